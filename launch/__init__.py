@@ -1,0 +1,1 @@
+"""The ``gossip`` command: everything that a user starts from a shell."""

@@ -1,0 +1,20 @@
+"""What holds for every test: hypothesis is deterministic, and in CI a skip is a failure."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# The same examples in every run: a test that fails once in a hundred runs is no use to anybody.
+settings.register_profile("gossip", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile("gossip")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a CI run in which something was skipped: what is skipped is not promised."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped") and not exitstatus:
+        reporter.write_line("CI: a skipped test is a failure; the reasons stand above.", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,53 @@
+"""Time-varying directed graphs for gossip, by name.
+
+    >>> import topologies
+    >>> schedule = topologies.get("base", n=33, k=1)
+    >>> schedule.out_edges(rank=0, step=0)
+    ((1, 0.5),)
+
+Pure functions of (n, step, seed, parameters) on networkx digraphs: no clock, no network, no global random
+numbers. Every peer plans alone, and all plan the same. `schedule` has the convention, `registry` says how to
+add a topology.
+"""
+
+from topologies import (  # noqa: F401  (importing registers them)
+    base,
+    circulant,
+    dense,
+    digits,
+    epidemic,
+    equi,
+    grid,
+    hierarchical,
+    hypercube,
+    matcha,
+    matching,
+    random_graphs,
+)
+from topologies.analysis import Analysis, analyse
+from topologies.errors import BadGraph, BadParameter, TopologyError, UnknownTopology, UnsupportedSize
+from topologies.files import from_file
+from topologies.graphs import from_graphs
+from topologies.registry import Parameter, Topology, describe, get, names, parse, register
+from topologies.schedule import Plan, Schedule
+
+__all__ = [
+    "Analysis",
+    "BadGraph",
+    "BadParameter",
+    "Parameter",
+    "Plan",
+    "Schedule",
+    "Topology",
+    "TopologyError",
+    "UnknownTopology",
+    "UnsupportedSize",
+    "analyse",
+    "describe",
+    "from_file",
+    "from_graphs",
+    "get",
+    "names",
+    "parse",
+    "register",
+]

@@ -1,0 +1,47 @@
+"""De Bruijn and Kautz digraphs: d ways out of each rank reach every rank in about log_d n steps.
+
+The generalised forms exist for every n. De Bruijn: i -> d*i + r (mod n) for r in 0..d-1 (Reddy, Pradhan, Kuhl
+1980; Imase and Itoh 1981). Kautz, by Imase and Itoh 1983: i -> -d*i - r (mod n) for r in 1..d, which is
+the de Bruijn successor counted down from n - 1. Each rank has d ways in as well, so the step is doubly
+stochastic, and where n is a power of d the average is exact after log_d n steps. That holds only without
+added self-loops: nobody keeps anything but what the graph itself sends back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from topologies.errors import BadParameter
+from topologies.registry import register
+from topologies.schedule import Edges, Plan, Ranks
+
+__all__ = ["de_bruijn", "kautz"]
+
+
+@register("de-bruijn", directed=True, paper="Imase and Itoh 1981")
+def de_bruijn(n: int, *, d: int = 2) -> Plan:
+    """All mass goes to d others, i -> d*i + 0..d-1; exact in log_d n steps where n is a power of d."""
+    return _successors("de-bruijn", n, d, lambda i: i)
+
+
+@register("kautz", directed=True, paper="Imase and Itoh 1983")
+def kautz(n: int, *, d: int = 2) -> Plan:
+    """As de-bruijn with i -> -d*i - 1..d: the largest digraph there is for its degree and diameter."""
+    return _successors("kautz", n, d, lambda i: n - 1 - i)
+
+
+def _successors(name: str, n: int, d: int, reflect: Callable[[int], int]) -> Plan:
+    if d < 2:
+        raise BadParameter(f"{name}: d is the number of ways out of a rank, at least 2, not {d}")
+
+    def out(rank: int, _: int) -> Edges:
+        # Where d exceeds n several ways lead to one rank, which is one edge with their sum.
+        ways = Counter(reflect((d * rank + r) % n) for r in range(d))
+        return tuple([(other, ways[other] / d) for other in ways if other != rank])
+
+    def into(rank: int, _: int) -> Ranks:
+        # d*i + r = v + n*c has one solution (i, r) for each c in 0..d-1.
+        return tuple({(reflect(rank) + n * c) // d for c in range(d)} - {rank})
+
+    return Plan(1, out, into)

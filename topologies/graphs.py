@@ -1,0 +1,93 @@
+"""The user's own graphs as a schedule, checked before anything runs on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import networkx as nx
+
+from topologies.errors import BadGraph
+from topologies.plans import metropolis, table
+from topologies.schedule import Edge, Schedule
+
+__all__ = ["from_graphs"]
+
+_TOLERANCE = 1e-9
+
+
+def from_graphs(graphs: Iterable[nx.Graph[Any]] | nx.Graph[Any], *, name: str = "custom") -> Schedule:
+    """Return the schedule that runs through the given graphs, one a step, again and again.
+
+    Every graph has the nodes 0 .. n-1. With a ``weight`` on all edges these are the fractions, and those out of
+    each node, its self-loop included, must sum to 1. Without any weight a node shares evenly: an undirected
+    graph gets Metropolis fractions, a directed one 1 / (out-degree + 1) for each edge and the rest kept.
+    """
+    listed = [graphs] if isinstance(graphs, nx.Graph) else _listed(graphs)
+    if not listed:
+        raise BadGraph("a schedule needs at least one graph, and the list is empty")
+    steps = []
+    for step, graph in enumerate(listed):
+        where = f"{name}, graph {step}" if len(listed) > 1 else name
+        if not isinstance(graph, nx.Graph):
+            raise BadGraph(f"{where}: expected a networkx graph, not {type(graph).__name__}")
+        if graph.number_of_nodes() != listed[0].number_of_nodes():
+            raise BadGraph(
+                f"{where}: it has {graph.number_of_nodes()} nodes and graph 0 has "
+                f"{listed[0].number_of_nodes()}; all steps are on the same peers"
+            )
+        steps.append(_edges(graph, where))
+    return Schedule(name, len(steps[0]), table(steps))
+
+
+def _listed(graphs: Any) -> list[Any]:
+    try:
+        return list(graphs)
+    except TypeError:
+        raise BadGraph(f"expected networkx graphs, one for each step, not {type(graphs).__name__}") from None
+
+
+def _edges(graph: nx.Graph[Any], where: str) -> list[list[Edge]]:
+    n = graph.number_of_nodes()
+    if n == 0:
+        raise BadGraph(f"{where}: the graph has no nodes")
+    for node in graph:
+        if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < n:
+            raise BadGraph(f"{where}: its {n} nodes must be the ranks 0 to {n - 1}, and one is {node!r}")
+    if graph.is_multigraph() and graph.number_of_edges() != nx.DiGraph(graph).number_of_edges() // (
+        1 if graph.is_directed() else 2
+    ):
+        raise BadGraph(f"{where}: it is a multigraph with parallel edges; give each edge once")
+    weighted = [(u, v) for u, v, data in graph.edges(data=True) if "weight" in data]
+    if not weighted:
+        return _unweighted(graph, n)
+    if len(weighted) < graph.number_of_edges():
+        u, v = next((u, v) for u, v, data in graph.edges(data=True) if "weight" not in data)
+        raise BadGraph(f"{where}, edge {u} -> {v}: it has no weight, and other edges do")
+    edges: list[list[Edge]] = [[] for _ in range(n)]
+    sums: list[list[float]] = [[] for _ in range(n)]
+    for u, v, data in nx.DiGraph(graph).edges(data=True):
+        weight = data["weight"]
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight):
+            raise BadGraph(f"{where}, edge {u} -> {v}: the weight must be a finite number, not {weight!r}")
+        if weight < 0:
+            raise BadGraph(
+                f"{where}, edge {u} -> {v}: the weight is a fraction of mass, so not negative: {weight}"
+            )
+        sums[u].append(weight)
+        if weight and u != v:
+            edges[u].append((v, float(weight)))
+    for u in range(n):
+        total = math.fsum(sums[u])
+        if abs(total - 1) > _TOLERANCE:
+            hint = "" if graph.has_edge(u, u) else f" (a self-loop {u} -> {u} says what it keeps; it has none)"
+            raise BadGraph(f"{where}, node {u}: the fractions out of it sum to {total:.9g}, not 1{hint}")
+    return edges
+
+
+def _unweighted(graph: nx.Graph[Any], n: int) -> list[list[Edge]]:
+    neighbours = [set(graph[u]) - {u} for u in range(n)]
+    if not graph.is_directed():
+        return metropolis(neighbours)
+    return [[(v, 1.0 / (len(mine) + 1)) for v in sorted(mine)] for mine in neighbours]
