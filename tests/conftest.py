@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+# Workers times BLAS threads would be more threads than cores. Set before anything imports numpy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 

@@ -93,13 +93,11 @@ def analyse(schedule: Schedule, max_steps: int = 50_000) -> Analysis:
     swarm of more than `DENSE` peers. A graph of more than `EDGES` edges is refused.
     """
     if schedule.n * len(schedule.out_edges(schedule.n - 1, 0)) > EDGES:
-        raise TopologyError(
-            f"{schedule.name} of {schedule.n} peers has too many edges to analyse; take a smaller n"
-        )
+        raise TopologyError(f"{schedule.name} of {schedule.n} peers has too many edges to analyse; take a smaller n")
     dense = schedule.n <= DENSE
     if schedule.period is None or not dense:
         max_steps = min(max_steps, 5_000)
-    window = min(schedule.period or 32, 64 if dense else 8)
+    window = schedule.period or (32 if dense else 8)
     structures = [_Structure(schedule, step) for step in range(window)]
     if dense and schedule.period is not None:
         below, rate, exact_after = _by_squaring(schedule, schedule.period, max_steps)

@@ -43,6 +43,7 @@ def base(n: int, *, k: int = 1) -> Plan:
     """At most k neighbours a step and the exact average for every n, within 2 log_{k+1}(n) + 2 steps."""
     if k < 1:
         raise BadParameter(f"base: k is the most neighbours that a peer has in a step, at least 1, not {k}")
+    k = min(k, max(n - 1, 1))  # nobody has more neighbours than there are others
     simple = _SimpleBase(n, k)
     lanes = _smooth_part(n, k)
     inner, across = _SimpleBase(n // lanes, k), _Cliques(lanes, k)
@@ -103,9 +104,7 @@ class _SimpleBase:
         while power:
             groups = (n - start) // power
             if groups:
-                self._blocks.append(
-                    _Block(start, groups, power, _Cliques(groups * power, k), _Cliques(power, k))
-                )
+                self._blocks.append(_Block(start, groups, power, _Cliques(groups * power, k), _Cliques(power, k)))
                 start += groups * power
             power //= k + 1
         first = self._blocks[0]
@@ -127,10 +126,7 @@ class _SimpleBase:
         weight = target.group_size / (self.n - target.start)
         if number > turn:
             return tuple(
-                [
-                    (target.start + group * target.group_size + index - after, weight)
-                    for group in range(target.groups)
-                ]
+                [(target.start + group * target.group_size + index - after, weight) for group in range(target.groups)]
             )
         offset = (index - block.start) % block.group_size
         if offset < self.n - after:

@@ -72,12 +72,16 @@ class Shuffle:
     """
 
     _ROUNDS = 8
+    #: A grid of a few cells needs more rounds before every permutation is as likely (n = 6 most of all).
+    _ROUNDS_WHEN_SMALL = 32
+    _SMALL = 64
 
     def __init__(self, n: int, *keys: int) -> None:
         self._n = n
         self._a = math.isqrt(n - 1) + 1 if n > 1 else 1
         self._b = -(-n // self._a)
-        self._keys = [draw(*keys, r) for r in range(self._ROUNDS)]
+        rounds = self._ROUNDS_WHEN_SMALL if n <= self._SMALL else self._ROUNDS
+        self._keys = [draw(*keys, r) for r in range(rounds)]
 
     def __call__(self, position: int) -> int:
         """Return the element at ``position``."""
@@ -98,7 +102,7 @@ class Shuffle:
         value = element
         while True:
             high, low = divmod(value, self._b)
-            for r in reversed(range(self._ROUNDS)):
+            for r in reversed(range(len(self._keys))):
                 if r % 2:
                     low = (low - (_absorb(self._keys[r], high) >> 32)) % self._b
                 else:

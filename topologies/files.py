@@ -42,7 +42,7 @@ def from_file(path: str | Path) -> Schedule:
 def _graphml(path: Path) -> list[nx.Graph[Any]]:
     try:
         return [nx.read_graphml(path)]
-    except (nx.NetworkXError, ParseError, KeyError, ValueError, TypeError) as error:
+    except (nx.NetworkXError, ParseError, LookupError, ValueError, TypeError) as error:
         raise BadGraph(f"{path}: not a GraphML file that networkx can read: {error}") from error
 
 
@@ -51,6 +51,10 @@ def _node_link(path: Path) -> list[nx.Graph[Any]]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise BadGraph(f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+    except UnicodeDecodeError:
+        raise
+    except ValueError as error:  # a number of thousands of digits
+        raise BadGraph(f"{path}: not a graph: {error}") from error
     except RecursionError as error:
         raise BadGraph(f"{path}: not a graph: the JSON is nested too deeply") from error
     graphs = []
@@ -62,14 +66,20 @@ def _node_link(path: Path) -> list[nx.Graph[Any]]:
         edges = next((key for key in ("edges", "links") if isinstance(item.get(key), list)), None)
         if edges is None or not isinstance(item.get("nodes"), list):
             raise BadGraph(f"{where}: node-link data has the lists 'nodes' and 'edges'")
-        ids = {node.get("id") if isinstance(node, dict) else None for node in item["nodes"]}
+        ids = [node.get("id") if isinstance(node, dict) else None for node in item["nodes"]]
+        for i, rank in enumerate(ids):
+            if isinstance(rank, bool) or not isinstance(rank, (int, str)):
+                raise BadGraph(f"{where}, node {i}: its id is its rank, a number from 0 on, not {rank!r}")
+        if len(set(ids)) < len(ids):
+            raise BadGraph(f"{where}: two nodes have the same id")
+        known = set(ids)
         for i, edge in enumerate(item[edges]):
             for end in ("source", "target"):
-                if not isinstance(edge, dict) or edge.get(end) not in ids:
+                if not isinstance(edge, dict) or not isinstance(edge.get(end), (int, str)) or edge[end] not in known:
                     named = edge.get(end) if isinstance(edge, dict) else edge
                     raise BadGraph(f"{where}, edge {i}: its {end} {named!r} is not among the nodes")
         try:
-            graphs.append(nx.node_link_graph(item, edges=edges))
+            graphs.append(nx.node_link_graph({**item, "graph": {}}, edges=edges))
         except (nx.NetworkXError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadGraph(f"{where}: not node-link data that networkx can read: {error!r}") from error
     return graphs
@@ -100,10 +110,10 @@ def _ranks(path: Path, graph: nx.Graph[Any]) -> nx.Graph[Any]:
     for node in graph:
         if isinstance(node, str):
             digits = node.removeprefix("n")
-            if not (digits.isascii() and digits.isdigit()):
+            if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
                 raise BadGraph(f"{path}: a node's id is its rank, a number from 0 on, and one is {node!r}")
             ranks[node] = int(digits)
-    if len(set(ranks.values())) < len(ranks):
+    if len({ranks.get(node, node) for node in graph}) < len(graph):
         raise BadGraph(f"{path}: two nodes have the same rank")
     return nx.relabel_nodes(graph, ranks)
 

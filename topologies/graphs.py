@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ from topologies.schedule import Edge, Schedule
 __all__ = ["from_graphs"]
 
 _TOLERANCE = 1e-9
+_LARGEST = sys.float_info.max  # an integer may be larger, and no float
 
 
 def from_graphs(graphs: Iterable[nx.Graph[Any]] | nx.Graph[Any], *, name: str = "custom") -> Schedule:
@@ -55,9 +57,8 @@ def _edges(graph: nx.Graph[Any], where: str) -> list[list[Edge]]:
     for node in graph:
         if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < n:
             raise BadGraph(f"{where}: its {n} nodes must be the ranks 0 to {n - 1}, and one is {node!r}")
-    if graph.is_multigraph() and graph.number_of_edges() != nx.DiGraph(graph).number_of_edges() // (
-        1 if graph.is_directed() else 2
-    ):
+    simple = nx.DiGraph(graph) if graph.is_directed() else nx.Graph(graph)
+    if graph.number_of_edges() != simple.number_of_edges():
         raise BadGraph(f"{where}: it is a multigraph with parallel edges; give each edge once")
     weighted = [(u, v) for u, v, data in graph.edges(data=True) if "weight" in data]
     if not weighted:
@@ -69,12 +70,10 @@ def _edges(graph: nx.Graph[Any], where: str) -> list[list[Edge]]:
     sums: list[list[float]] = [[] for _ in range(n)]
     for u, v, data in nx.DiGraph(graph).edges(data=True):
         weight = data["weight"]
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight):
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not abs(weight) <= _LARGEST:
             raise BadGraph(f"{where}, edge {u} -> {v}: the weight must be a finite number, not {weight!r}")
         if weight < 0:
-            raise BadGraph(
-                f"{where}, edge {u} -> {v}: the weight is a fraction of mass, so not negative: {weight}"
-            )
+            raise BadGraph(f"{where}, edge {u} -> {v}: the weight is a fraction of mass, so not negative: {weight}")
         sums[u].append(weight)
         if weight and u != v:
             edges[u].append((v, float(weight)))
@@ -83,6 +82,7 @@ def _edges(graph: nx.Graph[Any], where: str) -> list[list[Edge]]:
         if abs(total - 1) > _TOLERANCE:
             hint = "" if graph.has_edge(u, u) else f" (a self-loop {u} -> {u} says what it keeps; it has none)"
             raise BadGraph(f"{where}, node {u}: the fractions out of it sum to {total:.9g}, not 1{hint}")
+        edges[u] = [(v, fraction / total) for v, fraction in edges[u]]  # what rounding put in, rounding takes out
     return edges
 
 

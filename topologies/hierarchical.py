@@ -84,9 +84,7 @@ def _members(n: int, groups: int | tuple[int, ...] | None, hosts: tuple[str, ...
         if groups is not None:
             raise BadParameter("hierarchical: give groups or hosts, not both")
         if len(hosts) != n:
-            raise BadParameter(
-                f"hierarchical: hosts names the host of every rank, {n} in all, not {len(hosts)}"
-            )
+            raise BadParameter(f"hierarchical: hosts names the host of every rank, {n} in all, not {len(hosts)}")
         by_host: dict[str, list[int]] = {}
         for rank, host in enumerate(hosts):
             by_host.setdefault(host, []).append(rank)

@@ -89,9 +89,7 @@ def edge_colouring(n: int, links: list[Link]) -> list[list[Link]]:
         # A fan of u: each next link's colour is free at the leaf before it.
         fan = [v]
         while True:
-            following = next(
-                (w for c, w in sorted(at[u].items()) if w not in fan and c not in at[fan[-1]]), None
-            )
+            following = next((w for c, w in sorted(at[u].items()) if w not in fan and c not in at[fan[-1]]), None)
             if following is None:
                 break
             fan.append(following)

@@ -27,13 +27,13 @@ def random_regular(n: int, *, d: int = 4, seed: int = 0) -> Plan:
     if d < 1:
         raise BadParameter(f"random-regular: d is the number of neighbours, at least 1, not {d}")
     degree = min(d, n - 1)
+    if degree == 1 and n > 2:
+        raise BadParameter(f"random-regular with d=1 is not connected for n = {n}: use d=2 or more")
     if n * degree % 2:
         raise BadParameter(
             f"random-regular needs n * d to be even, which {n} * {degree} is not: "
             f"use d={degree - 1} or d={degree + 1}, or n = {n - 1} or n = {n + 1}"
         )
-    if degree == 1 and n > 2:
-        raise BadParameter(f"random-regular with d=1 is not connected for n = {n}: use d=2 or more")
     neighbours: list[set[int]] = [set() for _ in range(n)]
     edges: list[tuple[int, int]] = []
     for rank in range(n):
@@ -75,9 +75,7 @@ def erdos_renyi(n: int, *, p: float | None = None, seed: int = 0) -> Plan:
     )
 
 
-def _switch(
-    edges: list[tuple[int, int]], neighbours: list[set[int]], times: int, seed: int, attempt: int
-) -> None:
+def _switch(edges: list[tuple[int, int]], neighbours: list[set[int]], times: int, seed: int, attempt: int) -> None:
     for turn in range(times):
         bits = draw(seed, attempt, turn)
         i, j = (bits & 0xFFFFFFFF) % len(edges), below(len(edges), seed, attempt, turn)

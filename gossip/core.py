@@ -1,0 +1,415 @@
+"""The protocol of one peer, without a socket, a clock or a thread.
+
+Theory of operation. The peer is *training* (the values belong to the trainer) or *open* (they belong to the core):
+
+    training --StepFinished--> open      merge what is due, push this step's shards, merge again, wait if need be
+    open     --Proceed-------> training  once nothing is waited for any more, by arrival or by deadline
+
+Each shard walks the schedule at its own pace: its *turn* counts its own pushes, so a share of the shards per step
+cannot alias with the schedule's period. Where a policy ever waits for a turn it is a Lamport clock: a shard that finds
+itself behind skips to where the others are. And where a policy is synchronous a parcel of a later turn waits for that
+turn, so that turns mix in order.
+
+Mass is always in exactly one book: the `Mass` held, the `Inbox` (arrived, not merged), or the `Outbox` (sent, not
+answered). A parcel is answered once and for ever: booked (the sender forgets it) or refused (the sender takes it
+back). If its receiver is declared dead it is taken back as well, and that incarnation is fenced: should its bearer be
+alive after all it must reincarnate, that is, write off all it holds and start again with its z and a weight of 1.
+So whatever the network does nobody's mass is counted twice for long, and none is lost silently.
+
+No sinks: a push leaves its sender at least `weight_floor`, a parcel that would lift its receiver above
+`weight_cap` is refused, and after a refusal the sender skips 1, 2, 4, ... turns to that neighbour.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from gossip import events
+from gossip.arrivals import Estimate
+from gossip.backoff import Backoff
+from gossip.errors import InvariantError, Reason, Rejected
+from gossip.events import Effect, Event
+from gossip.inbox import Inbox
+from gossip.ledger import Outbox, Received
+from gossip.mass import Mass, Values
+from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
+from gossip.policies.policy import Policy
+from gossip.rejections import Rejections
+from gossip.settings import Settings
+from gossip.view import View
+from gossip.waiting import Waiting
+from gossip.wire import Buffer, Codec
+from topologies import Schedule
+
+__all__ = ["Core"]
+
+#: A push that the floor cuts to less than this part of the scheduled fraction is not worth its bytes.
+_WORTHWHILE = 0.25
+#: Peers that keep step are at most about so many turns apart; one that is further behind is slow, or was cut off.
+_BEHIND = 2
+#: No parcel is sent again sooner than this, whatever the round trips.
+_RESEND_LEAST = 0.01
+
+
+class Core:
+    """One peer's protocol state. Feed it with `handle`; call it again no later than `deadline`."""
+
+    def __init__(
+        self,
+        me: Address,
+        mass: Mass,
+        members: Mapping[int, int],
+        plan: Callable[[int], Schedule],
+        policy: Policy,
+        settings: Settings,
+        *,
+        turns: Sequence[int] | None = None,
+    ) -> None:
+        """Make the core of the peer ``me``.
+
+        Args:
+            me: this peer's address.
+            mass: its values and weights.
+            members: the incarnation of every member by rank.
+            plan: returns the schedule for a number of members.
+            policy: the algorithm.
+            settings: see `Settings`.
+            turns: where in the schedule each shard is; a joiner takes its donor's.
+        """
+        layout = mass.layout
+        model = layout.size * layout.dtype.itemsize
+        self.me = me
+        self.mass = mass
+        self.policy = policy
+        self.settings = settings
+        self.view = View(me.rank, {**members, me.rank: me.incarnation}, plan)
+        #: Local steps finished.
+        self.step = 0
+        #: The next turn of each shard.
+        self.turns = [0] * layout.shards if turns is None else list(turns)
+        self.rejections = Rejections()
+        self._codec = Codec(settings.run, layout)
+        self._window = 4 * layout.shards + 64
+        self._neighbour_bytes = settings.neighbour_bytes or 2 * model
+        self._inbox_bytes = settings.inbox_bytes or 2 * model
+        self._per_step = max(1, round(settings.share * layout.shards))
+        self._next_shard = 0
+        #: Whether the values are the core's: from StepFinished to Proceed.
+        self._open = False
+        #: The latest turn of each shard that anybody is known to have pushed; stays -1 where turns do not matter.
+        self._furthest = [-1] * layout.shards
+        self._waiting = Waiting(layout.shards, policy.lag)
+        self._backoff = Backoff()
+        self._round_trips: dict[int, Estimate] = {}
+        self._history: deque[tuple[float, str, object]] = deque(maxlen=64)
+        self._effects: list[Effect] = []
+        self._new_life()
+
+    def _new_life(self) -> None:
+        """Start the books of an incarnation: empty."""
+        self.outbox = Outbox(self._neighbour_bytes, self._window)
+        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes)
+        #: The verdicts on what each neighbour, in its present incarnation, has sent.
+        self._received: dict[Address, Received] = {}
+
+    # Events in, effects out
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take in an event and return what is to be done about it, in that order."""
+        match event:
+            case events.StepFinished():
+                self._finish_step(now)
+            case events.Received(frames):
+                self._receive(frames, now)
+            case events.Tick():
+                self._resend(now)
+            case events.PeerDied(address) | events.PeerLeft(address):
+                self._declare_dead(address, now)
+            case events.PeerAlive(address):
+                self._admit(address, now)
+        if self._open:
+            self._waiting.expire(now)
+            if not self._waiting:
+                self._open = False
+                self._waiting.step_began(now)
+                self._effects.append(events.Proceed(self.step))
+        effects, self._effects = self._effects, []
+        self._history.append((now, type(event).__name__, [type(effect).__name__ for effect in effects]))
+        return effects
+
+    @property
+    def deadline(self) -> float | None:
+        """When a `Tick` is due, if nothing else happens before; None: never."""
+        first = self.outbox.resend_at
+        waits = self._waiting.deadline
+        if first is None or waits is None:
+            return waits if first is None else first
+        return min(first, waits)
+
+    # The step
+
+    def _finish_step(self, now: float) -> None:
+        if self._open:
+            raise InvariantError(f"step {self.step} is finished already; wait for Proceed", self.history())
+        self._waiting.step_ended(now)
+        self._open = True
+        self.step += 1
+        shards = self.mass.layout.shards
+        for shard in range(shards):
+            self._merge_due(shard, now)
+        for offset in range(self._per_step):
+            self._take_turn((self._next_shard + offset) % shards, now)
+        self._next_shard = (self._next_shard + self._per_step) % shards
+
+    def _take_turn(self, shard: int, now: float) -> None:
+        turn = self.turns[shard]
+        if self._furthest[shard] > turn + _BEHIND:
+            turn = self._furthest[shard]
+        self.turns[shard] = turn + 1
+        self._waiting.pushed(shard, turn, now)
+        self._push(shard, turn, now)
+        self._merge_due(shard, now)
+        awaited = self.policy.awaited(turn)
+        if awaited is not None:
+            for rank in self.view.in_neighbours(awaited):
+                self._waiting.want(rank, shard, awaited, now, self.settings.wait_ceiling, self.settings.patience)
+
+    # Sending
+
+    def _push(self, shard: int, turn: int, now: float) -> None:
+        edges = []
+        for address, fraction in self.view.out_edges(turn):
+            if self.view.fenced(address):
+                self._send(Fence(self.me, address))
+            elif self._backoff.skip(address.rank, shard) or not self._has_budget(address, shard):
+                self._pass(address, shard, turn)
+            else:
+                edges.append((address, fraction))
+        weight = self.mass.weights[shard]
+        floor = self.settings.weight_floor
+        if self.policy.lag == 0 and self._waiting.calm:
+            # A synchronous method waits for its inflow, so as long as that comes in time its schedule may take more.
+            floor = min(floor, self.view.kept(turn) * 2 / 3)
+        wanted = weight * sum(fraction for _, fraction in edges)
+        scale = min(1.0, (weight - floor) / wanted) if wanted > 0 else 0.0
+        if scale < _WORTHWHILE:
+            for address, _ in edges:
+                self._pass(address, shard, turn)
+            return
+        values = self.mass.snapshot(shard)
+        for address, fraction in edges:
+            ask = fraction if self.policy.pairwise else 0.0
+            self._dispatch(address, shard, turn, scale * fraction * weight, values, ask, now)
+
+    def _pass(self, address: Address, shard: int, turn: int) -> None:
+        if self.policy.lag is not None:  # otherwise nobody waits
+            self._send(Pass(self.me, address, turn, shard))
+
+    def _answer(self, parcel: Parcel, now: float) -> None:
+        """Send back the fraction that was asked for, of what we held before merging the parcel."""
+        shard, address = parcel.shard, parcel.origin
+        weight = self.mass.weights[shard]
+        amount = min(parcel.ask * weight, weight - self.settings.weight_floor)
+        if amount < _WORTHWHILE * parcel.ask * weight or self.view.incarnation(address.rank) != address.incarnation:
+            return
+        if not self.view.fenced(address) and self._has_budget(address, shard):
+            self._dispatch(address, shard, parcel.turn, amount, self.mass.snapshot(shard), 0.0, now)
+
+    def _has_budget(self, address: Address, shard: int) -> bool:
+        return self.outbox.room(address, shard, self.mass.layout.nbytes(shard))
+
+    def _dispatch(
+        self, to: Address, shard: int, turn: int, weight: float, values: Values, ask: float, now: float
+    ) -> None:
+        self.mass.give(shard, weight)
+        parcel = Parcel(self.me, to, self.outbox.next_sequence(to), turn, shard, weight, values, ask)
+        self.outbox.add(parcel, now, now + self._resend_after(to.rank, 1))
+        self._send(parcel)
+
+    def _send(self, message: Message) -> None:
+        self._effects.append(events.Send(message.destination, self._codec.encode(message)))
+
+    def _resend_after(self, rank: int, attempts: int) -> float:
+        ceiling = self.settings.resend_ceiling
+        estimate = self._round_trips.get(rank)
+        first = self.settings.resend_first if estimate is None else max(_RESEND_LEAST, estimate.deadline(ceiling))
+        return min(ceiling, first * 2.0 ** (attempts - 1))
+
+    def _resend(self, now: float) -> None:
+        for entry in self.outbox:
+            if entry.resend_at <= now:
+                entry.attempts += 1
+                entry.resend_at = now + self._resend_after(entry.parcel.destination.rank, entry.attempts)
+                self._send(entry.parcel)
+
+    # Receiving
+
+    def _receive(self, frames: Sequence[Buffer], now: float) -> None:
+        try:
+            self._accept(self._codec.decode(frames), now)
+        except Rejected as error:
+            log = self.rejections.add(error.reason, error.origin, now)
+            count = self.rejections.by_reason[error.reason]
+            self._effects.append(events.RejectedFrame(error.reason, error.origin, str(error), count, log))
+
+    def _accept(self, message: Message, now: float) -> None:
+        origin, destination = message.origin, message.destination
+        self._history.append((now, type(message).__name__, (origin, destination)))
+        if destination.rank != self.me.rank or origin.rank == self.me.rank or not self.view.known(origin.rank):
+            raise Rejected(Reason.STRANGER, f"from {origin.rank} to {destination.rank}", origin.rank)
+        if self.view.fenced(origin) and not isinstance(message, Fence):
+            if isinstance(message, Parcel):  # somebody whom we believe dead: it must be told
+                self._send(Fence(self.me, origin))
+            raise Rejected(Reason.STALE, f"incarnation {origin.incarnation} is dead here", origin.rank)
+        current = self.view.incarnation(origin.rank)
+        if current is not None and origin.incarnation < current:
+            raise Rejected(Reason.STALE, f"incarnation {origin.incarnation} is over", origin.rank)
+        if not self.view.fenced(origin):
+            self._admit(origin, now)
+        if isinstance(message, Fence):
+            if destination.incarnation >= self.me.incarnation:
+                self._reincarnate(destination.incarnation + 1)
+            self._send(Hello(self.me, origin))
+            return
+        if isinstance(message, Hello):
+            return  # to know who it is was all
+        if destination.incarnation != self.me.incarnation:
+            if isinstance(message, Parcel) and destination.incarnation < self.me.incarnation:
+                self._send(Hello(self.me, origin))
+            raise Rejected(Reason.STALE, f"for incarnation {destination.incarnation} of us", origin.rank)
+        match message:
+            case Parcel():
+                self._take_in(message, now)
+            case Pass(turn=turn, shard=shard):
+                self._heard(origin.rank, shard, turn, now)
+            case Ack(sequence=sequence):
+                self._acknowledged(origin, sequence, now)
+            case Refusal(sequence=sequence):
+                self._refused(origin, sequence, now)
+
+    def _take_in(self, parcel: Parcel, now: float) -> None:
+        received = self._received.setdefault(parcel.origin, Received(self._window))
+        verdict = received.verdict(parcel.sequence)
+        if verdict is None:
+            if not received.fits(parcel.sequence):
+                raise Rejected(Reason.WINDOW, f"sequence {parcel.sequence}", parcel.origin.rank)
+            self._heard(parcel.origin.rank, parcel.shard, parcel.turn, now)
+            verdict = self._has_room(parcel)
+            received.add(parcel.sequence, verdict)
+            if verdict:
+                self.inbox.add(parcel)
+                self._effects.append(events.Booked(parcel))
+                if self._open:
+                    self._merge_due(parcel.shard, now)
+            else:
+                self._effects.append(events.Refused(parcel))
+        answer = Ack if verdict else Refusal
+        self._send(answer(self.me, parcel.origin, parcel.sequence))
+
+    def _heard(self, rank: int, shard: int, turn: int, now: float) -> None:
+        """Take in that a neighbour came to a turn, whether it sent mass or passed."""
+        self._waiting.arrived(rank, shard, turn, now)
+        if self.policy.lag is not None:
+            self._furthest[shard] = max(self._furthest[shard], turn)
+
+    def _has_room(self, parcel: Parcel) -> bool:
+        """Whether the parcel may be booked. What is on its way counts as well: it may all come back to us."""
+        shard = parcel.shard
+        own = self.mass.weights[shard] + self.inbox.weight(shard) + self.outbox.weight(shard)
+        weight = own + parcel.weight
+        return weight <= self.settings.weight_cap and self.inbox.room(parcel.values.nbytes)
+
+    def _merge_due(self, shard: int, now: float) -> None:
+        for parcel in self.inbox.due(shard, self.turns[shard] if self.policy.lag == 0 else None):
+            if parcel.ask and parcel.origin.rank != self.me.rank:
+                self._answer(parcel, now)
+            self.mass.merge(shard, parcel.values, parcel.weight)
+
+    # Answers
+
+    def _acknowledged(self, origin: Address, sequence: int, now: float) -> None:
+        entry = self.outbox.remove(origin, sequence)
+        if entry is None:
+            return
+        if entry.attempts == 1:  # of a parcel sent twice nobody knows which one was answered (Karn's rule)
+            self._round_trips.setdefault(origin.rank, Estimate()).add(now - entry.sent_at)
+        self._backoff.accepted(origin.rank, entry.parcel.shard)
+        self._effects.append(events.Released(entry.parcel))
+
+    def _refused(self, origin: Address, sequence: int, now: float) -> None:
+        entry = self.outbox.remove(origin, sequence)
+        if entry is not None:
+            self._backoff.refused(origin.rank, entry.parcel.shard)
+            self._take_back([entry.parcel], now)
+
+    def _take_back(self, parcels: Sequence[Parcel], now: float) -> None:
+        for parcel in parcels:
+            self.inbox.add(parcel)
+            self._effects.append(events.TakenBack(parcel))
+            if self._open:
+                self._merge_due(parcel.shard, now)
+
+    # Membership
+
+    def _declare_dead(self, address: Address, now: float) -> None:
+        if address.rank == self.me.rank:
+            if address.incarnation >= self.me.incarnation:
+                self._reincarnate(address.incarnation + 1)
+            return
+        current = self.view.incarnation(address.rank)
+        if current is not None and current > address.incarnation:
+            return  # old news: it has come back since
+        self.view.fence(address)
+        self._waiting.forget(address.rank)
+        self._forget(address.rank)
+        self._take_back(self.outbox.remove_all(address.rank), now)
+
+    def _admit(self, address: Address, now: float) -> None:
+        """Make sure that the address is a member; what went to its former lives comes back."""
+        current = self.view.incarnation(address.rank)
+        if address.rank == self.me.rank or (current is not None and current >= address.incarnation):
+            return
+        self._forget(address.rank)
+        self._take_back(self.outbox.remove_all(address.rank), now)
+        self.view.admit(address)
+        if self.view.fenced(address):
+            self._send(Fence(self.me, address))  # within reach again: the sooner it knows, the less is counted twice
+
+    def _forget(self, rank: int) -> None:
+        self._backoff.forget(rank)
+        self._round_trips.pop(rank, None)
+        for address in [address for address in self._received if address.rank == rank]:
+            del self._received[address]
+
+    def _reincarnate(self, incarnation: int) -> None:
+        """Give up this life: a crash and a join in one, with our own z."""
+        held = sum(self.mass.weights) + sum(parcel.weight for parcel in self.inbox)
+        self.me = Address(self.me.rank, incarnation)
+        self.view.admit(self.me)
+        self._new_life()
+        self.mass.weights = [1.0] * self.mass.layout.shards
+        self._effects.append(events.Reincarnated(self.me, held))
+
+    # Checks
+
+    def history(self) -> list[str]:
+        """Return the recent events, oldest first, as an `InvariantError` shows them."""
+        return [f"{now:.6f} {what} {detail}" for now, what, detail in self._history]
+
+    def validate_state(self) -> None:
+        """Raise an `InvariantError` with the recent history if anything contradicts itself."""
+        wrong = self.outbox.check()
+        if any(not weight >= -1e-12 for weight in self.mass.weights):
+            wrong = f"a shard has a negative weight: {self.mass.weights}"
+        if self._waiting and not self._open:
+            wrong = "the trainer runs and yet is waiting"
+        if not self._waiting.ranks <= self.view.members.keys():
+            wrong = f"somebody is waited for who is no member: {self._waiting.ranks}"
+        for entry in self.outbox:
+            if entry.parcel.origin != self.me:
+                wrong = f"a parcel of a former life is still in the book: {entry.parcel.key}"
+            if self.view.fenced(entry.parcel.destination):
+                wrong = f"a parcel to the dead was not taken back: {entry.parcel.key}"
+        if wrong:
+            raise InvariantError(f"peer {self.me.rank}, step {self.step}: {wrong}", self.history())

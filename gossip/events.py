@@ -1,0 +1,139 @@
+"""What goes into the core and what comes out.
+
+Events go in with the time, `Core.handle(event, now)`, and effects come out, in the order in which they are to be
+carried out. The core itself never sends, sleeps or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gossip.errors import Reason
+from gossip.messages import Address, Parcel
+from gossip.wire import Buffer
+
+__all__ = [
+    "Booked",
+    "Effect",
+    "Event",
+    "PeerAlive",
+    "PeerDied",
+    "PeerLeft",
+    "Proceed",
+    "Received",
+    "Refused",
+    "Reincarnated",
+    "RejectedFrame",
+    "Released",
+    "Send",
+    "StepFinished",
+    "TakenBack",
+    "Tick",
+]
+
+
+@dataclass(frozen=True)
+class StepFinished:
+    """The trainer finished a local step and hands the values over until `Proceed`."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """Frames arrived from the network; nothing is known about them yet."""
+
+    frames: Sequence[Buffer]
+
+
+@dataclass(frozen=True)
+class PeerDied:
+    """The failure detector gave up on this incarnation of a peer."""
+
+    address: Address
+
+
+@dataclass(frozen=True)
+class PeerLeft:
+    """A peer said goodbye and handed its mass over."""
+
+    address: Address
+
+
+@dataclass(frozen=True)
+class PeerAlive:
+    """A peer joined, came back as a new incarnation, or can be reached again."""
+
+    address: Address
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed: the core's `deadline` is due."""
+
+
+Event = StepFinished | Received | PeerDied | PeerLeft | PeerAlive | Tick
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send the frames to the peer. They may be lost, doubled or late; nobody has to say so."""
+
+    to: Address
+    frames: Sequence[Buffer]
+
+
+@dataclass(frozen=True)
+class Proceed:
+    """The trainer may start its next step: the values are its own again."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Booked:
+    """A parcel of another peer is now part of this peer's mass."""
+
+    parcel: Parcel
+
+
+@dataclass(frozen=True)
+class Released:
+    """A parcel of ours was acknowledged, and is forgotten."""
+
+    parcel: Parcel
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """A parcel of ours will never be booked by its receiver; it is part of our mass again."""
+
+    parcel: Parcel
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A parcel of another peer was sent back, because we are full or no longer who it was for."""
+
+    parcel: Parcel
+
+
+@dataclass(frozen=True)
+class RejectedFrame:
+    """A frame was thrown away. ``log`` is whether it is worth a line in the log, or one of too many."""
+
+    reason: Reason
+    origin: int | None
+    detail: str
+    count: int
+    log: bool
+
+
+@dataclass(frozen=True)
+class Reincarnated:
+    """Others had declared us dead; all our mass was written off, and our z starts again with weight 1."""
+
+    address: Address
+    written_off: float
+
+
+Effect = Send | Proceed | Booked | Released | TakenBack | Refused | RejectedFrame | Reincarnated

@@ -1,0 +1,98 @@
+"""What peers say to each other.
+
+- `Parcel`: a fraction of one shard's mass. Held by its sender until answered.
+- `Ack`: the parcel is in the receiver's books. Now, and only now, the sender forgets it.
+- `Refusal`: the parcel is not, and never will be, in the receiver's books: the sender takes it back.
+- `Pass`: nothing comes from me at this turn; do not wait for it.
+- `Hello`: this is who I am now; what you sent to my former lives is yours again.
+- `Fence`: the addressee's incarnation is dead to the sender of this; it must come back as a new one.
+
+Every message names who sends it in which incarnation, and for whom in which. An answer counts only between the
+incarnations that the parcel went between: a peer that restarted knows nothing of what it received in a former life and
+must not answer for it, and sequences start again from 0 with each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gossip.mass import Values
+
+__all__ = ["Ack", "Address", "Fence", "Hello", "Message", "Parcel", "Pass", "Refusal"]
+
+
+class Address(NamedTuple):
+    """A peer in one of its lives: an incarnation ends with a crash, or by being declared dead."""
+
+    rank: int
+    incarnation: int
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Mass in flight."""
+
+    origin: Address
+    destination: Address
+    #: Counts the parcels from this origin to this destination, from 0.
+    sequence: int
+    #: Which turn of the sender's shard this is; the schedule counts in turns.
+    turn: int
+    shard: int
+    weight: float
+    values: Values
+    #: The fraction of its own mass that the receiver shall send back: pairwise averaging. 0 for none.
+    ask: float = 0.0
+
+    @property
+    def key(self) -> tuple[Address, Address, int]:
+        """What makes this parcel unique in the life of the swarm."""
+        return self.origin, self.destination, self.sequence
+
+
+@dataclass(frozen=True)
+class Ack:
+    """The parcel with this sequence has been booked by the origin of this message."""
+
+    origin: Address
+    destination: Address
+    sequence: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The parcel with this sequence has not been booked and never will be: the receiver is full. Take it back."""
+
+    origin: Address
+    destination: Address
+    sequence: int
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The origin pushes nothing of the shard to the destination at this turn."""
+
+    origin: Address
+    destination: Address
+    turn: int
+    shard: int
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The origin lives in this incarnation, and in no other."""
+
+    origin: Address
+    destination: Address
+
+
+@dataclass(frozen=True)
+class Fence:
+    """The destination, up to this incarnation, has been declared dead by the origin."""
+
+    origin: Address
+    destination: Address
+
+
+Message = Parcel | Ack | Refusal | Pass | Hello | Fence

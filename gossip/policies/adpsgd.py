@@ -1,0 +1,23 @@
+"""Asynchronous pairwise averaging: half for half, and nobody waits.
+
+Lian, Zhang, Zhang, Liu, "Asynchronous Decentralized Parallel Stochastic Gradient Descent", 2017, arXiv:1710.06952.
+After each step a peer pushes half of its mass to its neighbour of the turn, and the neighbour, when it comes
+to a step boundary, answers with half of its own mass from before it merged. With equal weights both then hold
+exactly the mean of the two. If the answer is lost, or comes late, this is still correct push-sum: no
+locks, no bipartite graph, no deadlock. docs/decisions tells why not differences.
+
+Use it when peers are unequal: everybody runs at its own speed.
+"""
+
+from __future__ import annotations
+
+from gossip.policies.policy import Policy
+
+__all__ = ["ADPSGD"]
+
+
+class ADPSGD(Policy):
+    """Pairwise averaging, asynchronous."""
+
+    name = "adpsgd"
+    pairwise = True

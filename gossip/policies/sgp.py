@@ -1,0 +1,22 @@
+"""Stochastic gradient push, synchronous: push, then wait for this turn's parcels, within reason.
+
+Assran, Loizou, Ballas, Rabbat, "Stochastic Gradient Push for Distributed Deep Learning", 2018, arXiv:1811.10792.
+Per shard: push the schedule's fractions of (x, w), add what the in-neighbours pushed in the same turn, z = x / w.
+Any directed, time-varying schedule will do. With no faults and all deadlines met the estimates are those
+of the product of the mixing matrices. A parcel that misses its deadline is added whenever it comes.
+
+Use it when peers are about equally fast and steps should see fresh parameters.
+"""
+
+from __future__ import annotations
+
+from gossip.policies.policy import Policy
+
+__all__ = ["SGP"]
+
+
+class SGP(Policy):
+    """PushSum, waiting for the turn's parcels."""
+
+    name = "sgp"
+    lag = 0

@@ -1,0 +1,57 @@
+"""The settings of the protocol core: what each means, and what more or less of it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gossip.errors import SettingsError
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one peer gossips. The defaults suit a local network."""
+
+    #: The name of the run. Frames of other runs are rejected.
+    run: str = "run"
+    #: The share of the shards that is pushed in a step. Less is for a link that cannot carry the model in
+    #: one step: estimates stay unbiased, agreement takes longer in proportion.
+    share: float = 1.0
+    #: Bytes that may be on their way to one neighbour, unanswered. Less bounds memory tighter; less than what a
+    #: link carries in a round trip leaves the link idle. 0 means: two models.
+    neighbour_bytes: int = 0
+    #: Bytes of arrived parcels that may wait for the trainer to come to its step boundary. 0: two models.
+    inbox_bytes: int = 0
+    #: Seconds to wait for a neighbour's parcel, at most. What is really waited is learned from arrivals.
+    wait_ceiling: float = 10.0
+    #: A neighbour later than so many of our own step times is slow and is not waited for. Less means that a slow
+    #: peer costs the others less, more that a synchronous method stays synchronous on a worse network.
+    patience: float = 2.0
+    #: Seconds after which an unanswered parcel is sent again, at first and at most. Learned in between.
+    resend_first: float = 0.5
+    resend_ceiling: float = 2.0
+    #: The least weight that a peer keeps when it pushes, where the average peer holds 1. Together with the cap it
+    #: keeps every weight within a factor of about 3 of the mean, so that no peer becomes a sink of mass nor
+    #: trains without any. Closer to 1 means less mixing, further away means more noise in z.
+    weight_floor: float = 1 / 3
+    #: The most weight that a peer accepts; parcels beyond it go back to their senders.
+    weight_cap: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not self.run or len(self.run.encode()) > 64:
+            raise SettingsError(f"run is a name of 1 to 64 bytes, not {self.run!r:.80}")
+        if not 0 < self.share <= 1:
+            raise SettingsError(f"share is a fraction above 0 and at most 1, not {self.share}")
+        if not 0 <= self.weight_floor < 1 < self.weight_cap:
+            raise SettingsError(
+                "the average weight is 1, so weight_floor is below and weight_cap above: "
+                f"not {self.weight_floor} and {self.weight_cap}"
+            )
+        for name in ("wait_ceiling", "patience", "neighbour_bytes", "inbox_bytes"):
+            if not getattr(self, name) >= 0:
+                raise SettingsError(f"{name} is not negative: {getattr(self, name)}")
+        if not 0 < self.resend_first <= self.resend_ceiling:
+            raise SettingsError(
+                f"resend_first is above 0 and at most resend_ceiling: {self.resend_first}, {self.resend_ceiling}"
+            )

@@ -1,0 +1,121 @@
+"""What befalls a simulated swarm: kills, pauses, joins, restarts, cuts.
+
+Nobody is told at once. What a failure detector would find out is told `detect` seconds after the fact, to those
+who live then, and only if it is still so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gossip import events
+from gossip.events import Event
+from gossip.faults import Cut, Incident, Moment, Pause
+from topologies.draws import draw
+
+if TYPE_CHECKING:
+    from gossip.simulation.swarm import Process, Swarm
+
+__all__ = ["Incidents"]
+
+News = Callable[[], "list[tuple[int, Event]]"]
+
+
+class Incidents:
+    """Carries out the faults of a scenario on a swarm."""
+
+    def __init__(self, swarm: Swarm) -> None:
+        self._swarm = swarm
+        scenario = swarm.scenario
+        for kill in scenario.kills:
+            if not kill.at.in_steps:
+                swarm.at(kill.at.value, partial(self._kill, kill.rank))
+        for pause in scenario.pauses:
+            if not pause.at.in_steps:
+                swarm.at(pause.at.value, partial(self._pause, pause))
+        for incident in (*scenario.joins, *scenario.restarts):
+            swarm.at(self._seconds(incident.at), partial(self._join, incident))
+        for cut in scenario.cuts:
+            swarm.at(self._seconds(cut.at), partial(self._cut, cut))
+
+    def before_step(self, rank: int, process: Process) -> bool:
+        """Let happen what is due at this step of this peer; return whether it can still take the step."""
+        step = process.core.step + 1
+        for kill in self._swarm.scenario.kills:
+            if kill.rank == rank and kill.at.in_steps and kill.at.value == step and not process.reborn:
+                self._kill(rank)
+                return False
+        for pause in self._swarm.scenario.pauses:
+            if pause.rank == rank and pause.at.in_steps and pause.at.value == step and not process.paused_until:
+                self._pause(pause)
+                return False
+        return True
+
+    def _seconds(self, moment: Moment) -> float:
+        return moment.seconds(self._swarm.scenario.step_seconds)
+
+    def _tell(self, news: News) -> None:
+        def tell() -> None:
+            for rank, event in news():
+                process = self._swarm.processes.get(rank)
+                if process is not None and process.alive:
+                    self._swarm.feed(rank, event)
+
+        self._swarm.at(self._swarm.now + self._swarm.scenario.detect, tell)
+
+    def _kill(self, rank: int) -> None:
+        process = self._swarm.processes.get(rank)
+        if process is None or not process.alive:
+            return
+        process.alive = False
+        self._swarm.accounts.end(process.core)
+        dead = process.core.me
+        self._tell(lambda: [(other, events.PeerDied(dead)) for other in self._swarm.processes if other != rank])
+
+    def _pause(self, pause: Pause) -> None:
+        process = self._swarm.processes.get(pause.rank)
+        if process is None or not process.alive:
+            return
+        process.paused_until = until = self._swarm.now + self._seconds(pause.span)
+        stopped = process.core.me
+
+        def news() -> list[tuple[int, Event]]:
+            others = [other for other in self._swarm.processes if other != pause.rank]
+            return [(other, events.PeerDied(stopped)) for other in others if self._swarm.now < until]
+
+        self._tell(news)
+
+    def _join(self, incident: Incident) -> None:
+        """Start a peer, or start it again, with the values of a donor and a fresh weight of 1."""
+        before = self._swarm.processes.get(incident.rank)
+        donors = [rank for rank, process in self._swarm.processes.items() if process.alive]
+        if (before is not None and before.alive) or not donors:
+            return
+        donor = self._swarm.processes[donors[draw(self._swarm.scenario.seed, 7, incident.rank) % len(donors)]].core
+        incarnation = 0 if before is None else before.core.me.incarnation + 1
+        core = self._swarm.start(incident.rank, incarnation, donor.mass.values.copy(), donor.view.members, donor)
+        self._swarm.accounts.mint(core)
+        joined = core.me
+
+        def news() -> list[tuple[int, Event]]:
+            return [(other, events.PeerAlive(joined)) for other in self._swarm.processes if other != joined.rank]
+
+        self._tell(news)
+
+    def _cut(self, cut: Cut) -> None:
+        separates = cut.separates
+        self._swarm.network.cut(separates)
+        until = self._swarm.now + self._seconds(cut.span)
+
+        def apart(event: type[events.PeerDied] | type[events.PeerAlive]) -> list[tuple[int, Event]]:
+            living = {rank: process.core.me for rank, process in self._swarm.processes.items() if process.alive}
+            return [(a, event(living[b])) for a in living for b in living if separates(a, b)]
+
+        def heal() -> None:
+            self._swarm.network.heal(separates)
+            self._tell(lambda: apart(events.PeerAlive))
+
+        self._tell(lambda: apart(events.PeerDied) if self._swarm.now < until else [])
+        self._swarm.at(until, heal)

@@ -1,0 +1,73 @@
+"""What is simulated: the swarm, its network, and what befalls it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gossip.errors import SettingsError
+from gossip.faults import Cut, Incident, Pause, Straggler
+from gossip.settings import Settings
+
+__all__ = ["Scenario"]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One simulated run. Moments in steps count the peer's own steps for what befalls one peer, else nominal ones."""
+
+    peers: int
+    steps: int
+    #: As on the command line, NAME[:k=v,...].
+    topology: str = "base"
+    algorithm: str = "sgp"
+    seed: int = 0
+    #: Numbers that each peer holds, and the shards that they form.
+    size: int = 8
+    shards: int = 1
+    #: Seconds that a step takes, and the share by which it varies either way.
+    step_seconds: float = 0.1
+    jitter: float = 0.1
+    #: The share of messages that is lost, doubled, damaged.
+    loss: float = 0.0
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+    #: The least and the most seconds that a message takes.
+    delay: tuple[float, float] = (0.001, 0.002)
+    #: Bytes per second of each directed link; None: no limit.
+    bandwidth: float | None = None
+    #: Seconds after which everybody knows of a death, a join or a heal.
+    detect: float = 0.5
+    stragglers: tuple[Straggler, ...] = ()
+    kills: tuple[Incident, ...] = ()
+    restarts: tuple[Incident, ...] = ()
+    joins: tuple[Incident, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        if self.peers < 1 or self.steps < 1:
+            raise SettingsError(f"a run has at least one peer and one step, not {self.peers} and {self.steps}")
+        if self.size < 1 or not 1 <= self.shards <= self.size:
+            raise SettingsError(f"{self.size} numbers can form 1 to {self.size} shards, not {self.shards}")
+        if not self.step_seconds > 0 or not 0 <= self.jitter < 1:
+            raise SettingsError("a step takes more than 0 seconds and varies by less than all of it")
+        if self.bandwidth is not None and not self.bandwidth > 0:
+            raise SettingsError(f"a link carries more than 0 bytes per second, not {self.bandwidth}")
+        for name in ("loss", "duplicate", "corrupt"):
+            if not 0 <= getattr(self, name) < 1:
+                raise SettingsError(f"{name} is a share from 0% to less than 100%, not {getattr(self, name):.0%}")
+        known = set(range(self.peers))
+        for join in self.joins:
+            if join.rank in known:
+                raise SettingsError(f"rank {join.rank} cannot join: it is, or will be, there already")
+            known.add(join.rank)
+        named = [("kill", i.rank) for i in self.kills] + [("pause", i.rank) for i in self.pauses]
+        named += [("straggler", r) for s in self.stragglers for r in s.ranks or ()]
+        named += [("cut", r) for c in self.cuts for r in c.left | c.right]
+        for what, rank in named:
+            if rank not in known:
+                raise SettingsError(f"{what}: there is no rank {rank}; ranks are 0 to {self.peers - 1} and joiners")
+        for restart in self.restarts:
+            if restart.rank not in {kill.rank for kill in self.kills}:
+                raise SettingsError(f"restart: rank {restart.rank} is never killed, so it cannot come back")

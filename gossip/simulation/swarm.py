@@ -1,0 +1,320 @@
+"""Runs a scenario: many cores, one heap of things to come, virtual time.
+
+Peers only ever see events: frames that went through the codec and the network, and what `Incidents` tells them in
+the place of a failure detector. After every event the books of the whole swarm are checked.
+
+A peer stops after its steps. The run ends when all have, or a quarter later than the median peer, so that one
+straggler does not make a run ten times as long; then the messages in flight are let arrive.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+import xxhash
+
+from gossip import events
+from gossip.core import Core
+from gossip.errors import GossipError, InvariantError
+from gossip.events import Effect, Event
+from gossip.faults import Moment
+from gossip.mass import Layout, Mass, Values
+from gossip.messages import Address
+from gossip.policies import parse as parse_algorithm
+from gossip.simulation.accounts import Accounts
+from gossip.simulation.incidents import Incidents
+from gossip.simulation.network import Network
+from gossip.simulation.result import Result
+from gossip.simulation.scenario import Scenario
+from gossip.wire import Buffer
+from topologies import Schedule, UnsupportedSize
+from topologies import parse as parse_topology
+from topologies.draws import draw, draw_array
+
+__all__ = ["Process", "Swarm", "simulate"]
+
+#: How far the books may be off, relative to all mass, in float64; rounding stays orders of magnitude below.
+TOLERANCE = 1e-9
+#: The run ends so much later than its median peer, at the latest.
+_GRACE = 1.25
+#: Virtual seconds that messages get to arrive after the end.
+_SETTLE = 60.0
+_NEVER = float("inf")
+
+
+@dataclass(eq=False)
+class Process:
+    """A simulated process: a core and what the outside does to it."""
+
+    core: Core
+    reborn: bool = False
+    alive: bool = True
+    finished: bool = False
+    paused_until: float = 0.0
+    #: When the core's next tick is on the heap.
+    tick_at: float = _NEVER
+
+
+def simulate(
+    scenario: Scenario, *, check_every_event: bool = True, progress: Callable[[float], None] | None = None
+) -> Result:
+    """Run a scenario to its end, checking promise 1 all the way; raises `InvariantError` where it is broken.
+
+    Args:
+        scenario: what to simulate.
+        check_every_event: also let every core check its own state after every event.
+        progress: is told now and then which share of the steps is done.
+    """
+    return Swarm(scenario, check_every_event, progress).run()
+
+
+class Swarm:
+    """The state of a running simulation."""
+
+    def __init__(
+        self, scenario: Scenario, check_every_event: bool = True, progress: Callable[[float], None] | None = None
+    ) -> None:
+        self.scenario = scenario
+        self.now = 0.0
+        self.processes: dict[int, Process] = {}
+        self.network = Network(scenario)
+        self._layout = Layout(scenario.size, scenario.shards, np.dtype(np.float64))
+        self.accounts = Accounts(self._layout)
+        self._check = check_every_event
+        self._progress = progress
+        self._policy = parse_algorithm(scenario.algorithm)
+        self._plan = lru_cache(maxsize=64)(self._schedule)
+        self._policy.check(self._plan(scenario.peers))
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = 0
+        self._events = 0
+        self._ends_at = _NEVER
+        self._worst = 0.0
+        self._weight_min = self._weight_max = 1.0
+        self._trace = xxhash.xxh3_64()
+        self._curve: list[tuple[float, float]] = []
+        self._found()
+        self._incidents = Incidents(self)
+
+    def _schedule(self, n: int) -> Schedule:
+        """Plan for n members; where the topology has no such size any more, base takes over."""
+        try:
+            return parse_topology(self.scenario.topology, n, seed=self.scenario.seed)
+        except UnsupportedSize:
+            if n == self.scenario.peers:
+                raise
+            return parse_topology("base", n)
+
+    def _found(self) -> None:
+        members = dict.fromkeys(range(self.scenario.peers), 0)
+        for rank in members:
+            # Uniform on [-1, 1), from the seed alone.
+            bits = draw_array((self.scenario.seed, 5, rank), np.arange(self.scenario.size))
+            values = (bits >> np.uint64(11)).astype(np.float64) / (1 << 52) - 1.0
+            self.accounts.begin(self.start(rank, 0, values, members, None))
+        stack = np.stack([process.core.mass.values for process in self.processes.values()])
+        self._mean = stack.mean(axis=0)
+        self._spread = float(np.sqrt(((stack - self._mean) ** 2).mean())) or 1.0
+
+    # What Incidents use
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Do something at a time to come; of two things at the same time the first asked for comes first."""
+        self._order += 1
+        heapq.heappush(self._heap, (max(when, self.now), self._order, action))
+
+    def start(
+        self, rank: int, incarnation: int, values: Values, members: Mapping[int, int], donor: Core | None
+    ) -> Core:
+        """Start a peer; one that joins takes its donor's place in the schedule and its step."""
+        core = Core(
+            Address(rank, incarnation),
+            Mass(self._layout, values),
+            members,
+            self._plan,
+            self._policy,
+            self.scenario.settings,
+            turns=None if donor is None else donor.turns,
+        )
+        core.step = 0 if donor is None else donor.step
+        self.processes[rank] = Process(core, reborn=incarnation > 0)
+        self._train(rank)
+        return core
+
+    def feed(self, rank: int, event: Event) -> None:
+        """Let a peer handle an event, check the books, carry out the effects."""
+        process = self.processes[rank]
+        core = process.core
+        try:
+            effects = core.handle(event, self.now)
+            self._events += 1
+            self._record(rank, event, effects)
+            self.accounts.after(core, effects)
+            self._audit(core)
+        except GossipError as error:
+            raise InvariantError(f"seed {self.scenario.seed}, t = {self.now:.6f}: {error}") from error
+        for effect in effects:
+            if isinstance(effect, events.Send):
+                for arrival, frames in self.network.carry(self.now, rank, effect.to.rank, effect.frames):
+                    self.at(arrival, partial(self._deliver, effect.to.rank, frames))
+            elif isinstance(effect, events.Proceed):
+                self._note_weights(core)
+                self._train(rank)
+        self._arm(rank, process)
+
+    # The loop
+
+    def run(self) -> Result:
+        """Run to the end."""
+        began = time.perf_counter()
+        self._measure()
+        while self._heap:
+            self.now, _, action = heapq.heappop(self._heap)
+            if self.now > self._ends_at + _SETTLE:
+                break
+            action()
+        if self._progress is not None:
+            self._progress(1.0)
+        return self._result(time.perf_counter() - began)
+
+    def _audit(self, core: Core) -> None:
+        error = self.accounts.error()
+        self._worst = max(self._worst, error)
+        if not error <= TOLERANCE:
+            raise InvariantError(f"mass is not conserved: relative error {error:.3g}", core.history())
+        if self._check:
+            core.validate_state()
+
+    def _record(self, rank: int, event: Event, effects: list[Effect]) -> None:
+        kinds = ",".join([type(effect).__name__ for effect in effects])
+        self._trace.update(f"{self.now!r} {rank} {type(event).__name__} {kinds}\n".encode())
+
+    def _note_weights(self, core: Core) -> None:
+        if self.now > 50 * self.scenario.step_seconds:
+            self._weight_min = min(self._weight_min, *core.mass.weights)
+            self._weight_max = max(self._weight_max, *core.mass.weights)
+
+    def _runs(self, rank: int, process: Process, again: Callable[[], None]) -> bool:
+        """Whether the process can act now; if it is paused it will try ``again`` afterwards."""
+        if not process.alive or self.processes.get(rank) is not process:
+            return False
+        if self.now < process.paused_until:
+            self.at(process.paused_until, again)
+            return False
+        return True
+
+    def _arm(self, rank: int, process: Process) -> None:
+        """See to it that the core gets its tick in time."""
+        deadline = process.core.deadline
+        if deadline is not None and deadline < process.tick_at:
+            process.tick_at = deadline
+            self.at(deadline, partial(self._tick, rank, process))
+
+    def _tick(self, rank: int, process: Process) -> None:
+        if self._runs(rank, process, partial(self._tick, rank, process)):
+            process.tick_at = _NEVER
+            deadline = process.core.deadline
+            if deadline is not None and deadline <= self.now:
+                self.feed(rank, events.Tick())
+            else:
+                self._arm(rank, process)
+
+    def _deliver(self, rank: int, frames: Sequence[Buffer]) -> None:
+        process = self.processes.get(rank)
+        if process is not None and self._runs(rank, process, partial(self._deliver, rank, frames)):
+            self.feed(rank, events.Received(frames))
+
+    # Training
+
+    def _train(self, rank: int) -> None:
+        process = self.processes[rank]
+        if process.core.step >= self.scenario.steps or self.now >= self._ends_at:
+            process.finished = True
+            return
+        self.at(self.now + self._step_time(rank, process.core.step), partial(self._trained, rank, process))
+
+    def _trained(self, rank: int, process: Process) -> None:
+        if self.now > self._ends_at:
+            process.finished = True
+        elif self._runs(rank, process, partial(self._trained, rank, process)):
+            if self._incidents.before_step(rank, process):
+                self.feed(rank, events.StepFinished())
+            elif process.alive:  # paused just now
+                self.at(process.paused_until, partial(self._trained, rank, process))
+
+    def _step_time(self, rank: int, step: int) -> float:
+        scenario = self.scenario
+        uniform = (draw(scenario.seed, 6, rank, step) >> 11) / (1 << 53)
+        seconds = scenario.step_seconds * (1 + scenario.jitter * (2 * uniform - 1))
+        extra = 0.0
+        for straggler in scenario.stragglers:
+            if straggler.slows(rank, scenario.seed) and self._lasts(straggler.start, straggler.stop, step):
+                seconds *= straggler.factor(rank, scenario.seed)
+                extra += straggler.extra
+        return seconds + extra
+
+    def _lasts(self, start: Moment | None, stop: Moment | None, step: int) -> bool:
+        def passed(moment: Moment) -> bool:
+            return (step if moment.in_steps else self.now) >= moment.value
+
+        return (start is None or passed(start)) and (stop is None or not passed(stop))
+
+    # Results
+
+    def _living(self) -> list[Core]:
+        return [process.core for process in self.processes.values() if process.alive]
+
+    def _estimates(self) -> tuple[float, float]:
+        """Return the disagreement of the living and the bias of their mean, both relative to the first spread."""
+        living = self._living()
+        if not living:
+            return float("nan"), float("nan")
+        stack = np.stack([core.mass.values for core in living])
+        mean = stack.mean(axis=0)
+        disagreement = float(np.sqrt(((stack - mean) ** 2).mean())) / self._spread
+        return disagreement, float(np.sqrt(((mean - self._mean) ** 2).mean())) / self._spread
+
+    def _measure(self) -> None:
+        """Sample the curve and look whether the run is over, once per nominal step."""
+        self._curve.append((self.now, self._estimates()[0]))
+        living = [process for process in self.processes.values() if process.alive]
+        finished = sum(process.finished for process in living)
+        if self._progress is not None and living:
+            self._progress(min(1.0, sum(process.core.step for process in living) / len(living) / self.scenario.steps))
+        if self._ends_at == _NEVER:
+            if finished == len(living):
+                self._ends_at = self.now
+            elif 2 * finished > len(living):
+                self._ends_at = _GRACE * self.now
+        if finished < len(living):
+            self.at(self.now + self.scenario.step_seconds, self._measure)
+
+    def _result(self, wall: float) -> Result:
+        steps = [core.step for core in self._living()] or [0]
+        disagreement, bias = self._estimates()
+        shards = self.scenario.shards
+        return Result(
+            scenario=self.scenario,
+            weight_total=self.accounts.weight / shards,
+            weight_written_off=float(self.accounts.written_off[0]) / shards,
+            weight_contested=self.accounts.contested / shards,
+            mass_error=self._worst,
+            weight_min=self._weight_min,
+            weight_max=self._weight_max,
+            disagreement=disagreement,
+            bias=bias,
+            messages=self.network.messages,
+            bytes=self.network.bytes,
+            rejected=sum(core.rejections.total for core in self._living()),
+            virtual_seconds=self.now,
+            steps_per_peer={"min": min(steps), "median": float(np.median(steps)), "max": max(steps)},
+            events=self._events,
+            wall_seconds=wall,
+            trace=self._trace.hexdigest(),
+            curve=self._curve,
+        )

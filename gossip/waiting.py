@@ -1,0 +1,120 @@
+"""What the next step waits for, and how long that is worth it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from gossip.arrivals import Estimate, Lateness
+
+__all__ = ["Waiting"]
+
+_TURNS_REMEMBERED = 64
+#: After anybody was late, so many awaited parcels must come in time before the network counts as calm again.
+_PARCELS_TO_CALM = 32
+
+
+class Waiting:
+    """The parcels that a peer wants before its next step, and what it has learned about when they come."""
+
+    def __init__(self, shards: int, lag: int | None) -> None:
+        self._lag = lag
+        self._lateness = Lateness()
+        self._step_time = Estimate()
+        self._step_began: float | None = None
+        #: When each shard's recent turns were pushed.
+        self._pushed: list[deque[tuple[int, float]]] = [deque(maxlen=_TURNS_REMEMBERED) for _ in range(shards)]
+        #: The latest turn that has arrived from (rank, shard).
+        self._latest: dict[tuple[int, int], int] = {}
+        #: What is waited for, (rank, shard), since which turn and until when.
+        self._until: dict[tuple[int, int], tuple[int, float]] = {}
+        #: The turn of (rank, shard) that was last wanted and not there.
+        self._missed: dict[tuple[int, int], int] = {}
+        self._parcels_to_calm = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._until)
+
+    @property
+    def calm(self) -> bool:
+        """Whether everybody has been on time for a good while, or nothing is known yet."""
+        return not self._parcels_to_calm
+
+    @property
+    def ranks(self) -> set[int]:
+        """Who is waited for."""
+        return {rank for rank, _ in self._until}
+
+    @property
+    def deadline(self) -> float | None:
+        """When the first wait is over."""
+        return min([until for _, until in self._until.values()], default=None)
+
+    def step_began(self, now: float) -> None:
+        """Note that the trainer started a step."""
+        self._step_began = now
+
+    def step_ended(self, now: float) -> None:
+        """Note that the trainer ended a step: our own pace is the measure of patience."""
+        if self._step_began is not None:
+            self._step_time.add(now - self._step_began)
+
+    def pushed(self, shard: int, turn: int, now: float) -> None:
+        """Note that a shard's turn was pushed: from now on its neighbours' parcels of it are wanted."""
+        self._pushed[shard].append((turn, now))
+
+    def want(self, rank: int, shard: int, turn: int, now: float, ceiling: float, patience: float) -> None:
+        """Wait for a neighbour's parcel of a turn, unless it is there or the neighbour is known to be slow.
+
+        Nobody is waited for longer than ``patience`` of our own step times, nor than ``ceiling`` seconds.
+        """
+        if self._latest.get((rank, shard), -1) >= turn:
+            self._on_time()
+            return
+        typical = self._step_time.mean
+        longest = ceiling if typical is None else min(ceiling, patience * typical)
+        if self._latest.get((rank, shard), -1) < self._missed.get((rank, shard), -1):
+            # It never came, neither in time nor late: the sender skips turns, which only a slow one does.
+            self._lateness.add(rank, 2 * longest)
+        self._missed[rank, shard] = turn
+        wait = self._lateness.wait(rank, longest)
+        if wait > 0:
+            self._until[rank, shard] = turn, now + wait
+        else:
+            self._parcels_to_calm = _PARCELS_TO_CALM
+
+    def arrived(self, rank: int, shard: int, turn: int, now: float) -> None:
+        """Learn from a parcel how late its sender is, and stop waiting for it."""
+        self._latest[rank, shard] = max(turn, self._latest.get((rank, shard), -1))
+        if self._lag is None:
+            return
+        self._lateness.add(rank, now - self._wanted_since(shard, turn + self._lag, now))
+        if self._until.get((rank, shard), (turn + 1,))[0] <= turn:
+            del self._until[rank, shard]
+            self._on_time()
+
+    def _wanted_since(self, shard: int, turn: int, now: float) -> float:
+        """Return when the turn was pushed, or skipped; now if it has not been."""
+        since = now
+        for pushed, at in reversed(self._pushed[shard]):
+            if pushed < turn:
+                break
+            since = at
+        return since
+
+    def _on_time(self) -> None:
+        self._parcels_to_calm = max(0, self._parcels_to_calm - 1)
+
+    def expire(self, now: float) -> None:
+        """Give up what is overdue."""
+        for key in [key for key, (_, until) in self._until.items() if until <= now]:
+            del self._until[key]
+            self._parcels_to_calm = _PARCELS_TO_CALM
+
+    def forget(self, rank: int) -> None:
+        """Stop waiting for a peer that died or left, and unlearn its ways."""
+        self._lateness.forget(rank)
+        for key in [key for key in self._until if key[0] == rank]:
+            del self._until[key]
+        for table in (self._latest, self._missed):
+            for key in [key for key in table if key[0] == rank]:
+                del table[key]

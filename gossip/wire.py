@@ -1,0 +1,226 @@
+"""Messages as bytes: a msgpack header in one frame, a parcel's values as they are in a second.
+
+    frame 0   header (msgpack array), then 8 bytes: the xxh3 checksum of header and values
+    frame 1   the values of a parcel, raw, little-endian; absent for other messages
+
+    header    [version, run, kind, origin rank, origin incarnation, destination rank, destination incarnation,
+               ... then by kind]
+    parcel    ... sequence, turn, shard, weight, ask, dtype, length of the values in bytes
+    ack       ... sequence
+    refusal   ... sequence
+    pass      ... turn, shard
+    hello     ... nothing more
+    fence     ... nothing more
+
+Everything that arrives is hostile until shown otherwise. Lengths are checked before anything is decoded, msgpack is
+given hard limits, every field is checked for its exact type and range, and values are views of the received
+bytes, checked for NaN and infinity before anybody sees them. There is no pickle and no type from the wire.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+import xxhash
+
+from gossip.errors import Reason, Rejected
+from gossip.mass import Layout, Values
+from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
+
+__all__ = ["HEADER_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
+
+Buffer = bytes | bytearray | memoryview
+
+VERSION = 1
+#: No header is longer than this.
+HEADER_LIMIT = 256
+_CHECKSUM = 8
+#: Nobody holds this much weight honestly: the cap on what a peer accepts is far below.
+WEIGHT_LIMIT = 1e6
+_INT_LIMIT = 2**53
+_PARCEL, _ACK, _REFUSAL, _PASS, _HELLO, _FENCE = range(6)
+_COMMON = 7
+_FIELDS = {
+    _PARCEL: _COMMON + 7,
+    _ACK: _COMMON + 1,
+    _REFUSAL: _COMMON + 1,
+    _PASS: _COMMON + 2,
+    _HELLO: _COMMON,
+    _FENCE: _COMMON,
+}
+
+assert sys.byteorder == "little", "values go over the wire as they are in memory, which must be little-endian"
+
+
+class Codec:
+    """Turns messages of one run, about one layout, into frames and back."""
+
+    def __init__(self, run: str, layout: Layout) -> None:
+        self._run = run
+        self._layout = layout
+        self._dtype = layout.dtype.str
+
+    def encode(self, message: Message) -> list[Buffer]:
+        """Return the frames of a message. The values are not copied: leave them alone until acknowledged."""
+        common = [
+            VERSION,
+            self._run,
+            _KINDS[type(message)],
+            message.origin.rank,
+            message.origin.incarnation,
+            message.destination.rank,
+            message.destination.incarnation,
+        ]
+        if isinstance(message, Parcel):
+            values = message.values.data.cast("B")
+            more = [
+                message.sequence,
+                message.turn,
+                message.shard,
+                message.weight,
+                message.ask,
+                self._dtype,
+                len(values),
+            ]
+            return _sealed(common + more, values)
+        if isinstance(message, Ack | Refusal):
+            return _sealed([*common, message.sequence])
+        if isinstance(message, Pass):
+            return _sealed([*common, message.turn, message.shard])
+        return _sealed(common)
+
+    def decode(self, frames: Sequence[Buffer]) -> Message:
+        """Return the message in the frames, or raise `Rejected` with the reason. Nothing is copied."""
+        header, body = _opened(frames)
+        fields = _unpacked(header)
+        if fields[0] != VERSION:
+            raise Rejected(Reason.VERSION, f"protocol version {fields[0]!r}, ours is {VERSION}")
+        # The checksum comes before any field but the version is believed: another version may seal otherwise.
+        _check_seal(frames[0], header, body)
+        if len(fields) < _COMMON or fields[2] not in _FIELDS or len(fields) != _FIELDS[fields[2]]:
+            raise Rejected(Reason.MALFORMED, "the header does not have the fields of any message")
+        if fields[1] != self._run:
+            raise Rejected(Reason.RUN, f"of the run {fields[1]!r:.40}, ours is {self._run!r}")
+        kind = fields[2]
+        origin = Address(_count(fields[3], "origin"), _count(fields[4], "incarnation"))
+        destination = Address(_count(fields[5], "destination"), _count(fields[6], "incarnation"))
+        if body is not None and kind != _PARCEL:
+            raise Rejected(Reason.MALFORMED, "values behind a message that has none", origin.rank)
+        if kind == _FENCE:
+            return Fence(origin, destination)
+        if kind == _HELLO:
+            return Hello(origin, destination)
+        if kind == _PASS:
+            turn, shard = _count(fields[7], "turn", origin.rank), self._shard(fields[8], origin.rank)
+            return Pass(origin, destination, turn, shard)
+        sequence = _count(fields[7], "sequence", origin.rank)
+        if kind == _ACK:
+            return Ack(origin, destination, sequence)
+        if kind == _REFUSAL:
+            return Refusal(origin, destination, sequence)
+        _, turn, shard, weight, ask, dtype, length = fields[_COMMON:]
+        values = self._values(origin.rank, shard, dtype, length, body)
+        if type(weight) is not float or not 0 < weight <= WEIGHT_LIMIT:
+            raise Rejected(Reason.WEIGHT, f"a weight of {weight!r:.40}", origin.rank)
+        if type(ask) is not float or not 0 <= ask < 1:
+            raise Rejected(Reason.MALFORMED, f"asks for {ask!r:.40} of our mass", origin.rank)
+        return Parcel(
+            origin,
+            destination,
+            sequence,
+            _count(turn, "turn", origin.rank),
+            shard,
+            weight,
+            values,
+            ask,
+        )
+
+    def _shard(self, shard: Any, origin: int) -> int:
+        if type(shard) is not int or not 0 <= shard < self._layout.shards:
+            raise Rejected(Reason.SHAPE, f"shard {shard!r:.40} of {self._layout.shards}", origin)
+        return shard
+
+    def _values(self, origin: int, shard: Any, dtype: Any, length: Any, body: memoryview | None) -> Values:
+        shard = self._shard(shard, origin)
+        if dtype != self._dtype:
+            raise Rejected(Reason.DTYPE, f"values of {dtype!r:.40}, ours are {self._dtype}", origin)
+        expected = self._layout.nbytes(shard)
+        if type(length) is not int or length != expected:
+            raise Rejected(Reason.SHAPE, f"shard {shard} has {expected} bytes, not {length!r:.40}", origin)
+        if body is None or len(body) < length:
+            raise Rejected(Reason.TRUNCATED, f"{0 if body is None else len(body)} of {length} bytes", origin)
+        if len(body) > length:
+            raise Rejected(Reason.OVERSIZED, f"{len(body)} bytes instead of {length}", origin)
+        values: Values = np.frombuffer(body, dtype=self._layout.dtype)
+        if not _finite(values):
+            raise Rejected(Reason.NOT_FINITE, f"NaN or infinity in shard {shard}", origin)
+        return values
+
+
+_KINDS: dict[type, int] = {Parcel: _PARCEL, Ack: _ACK, Refusal: _REFUSAL, Pass: _PASS, Hello: _HELLO, Fence: _FENCE}
+
+
+def _sealed(fields: list[Any], values: memoryview | None = None) -> list[Buffer]:
+    header = msgpack.packb(fields)
+    seal = xxhash.xxh3_64(header)
+    if values is None:
+        return [header + seal.digest()]
+    seal.update(values)
+    return [header + seal.digest(), values]
+
+
+def _opened(frames: Sequence[Buffer]) -> tuple[memoryview, memoryview | None]:
+    if not 1 <= len(frames) <= 2:
+        raise Rejected(Reason.MALFORMED, f"{len(frames)} frames, where a message has one or two")
+    first = memoryview(frames[0])
+    if len(first) > HEADER_LIMIT:
+        raise Rejected(Reason.OVERSIZED, f"a header of {len(first)} bytes; the limit is {HEADER_LIMIT}")
+    if len(first) <= _CHECKSUM:
+        raise Rejected(Reason.TRUNCATED, f"a header of {len(first)} bytes")
+    return first[:-_CHECKSUM], memoryview(frames[1]) if len(frames) == 2 else None
+
+
+def _unpacked(header: memoryview) -> list[Any]:
+    try:
+        fields = msgpack.unpackb(
+            header,
+            use_list=True,
+            max_array_len=32,
+            max_str_len=HEADER_LIMIT,
+            max_bin_len=0,
+            max_map_len=0,
+            max_ext_len=0,
+        )
+    # msgpack raises several unrelated kinds for bad input; every one of them means the same here.
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise Rejected(Reason.MALFORMED, f"the header is not msgpack: {error!r:.80}") from None
+    if not isinstance(fields, list) or not fields:
+        raise Rejected(Reason.MALFORMED, "the header is not a list of fields")
+    return fields
+
+
+def _check_seal(frame: Buffer, header: memoryview, body: memoryview | None) -> None:
+    seal = xxhash.xxh3_64(header)
+    if body is not None:
+        seal.update(body)
+    if seal.digest() != bytes(memoryview(frame)[-_CHECKSUM:]):
+        raise Rejected(Reason.CHECKSUM, "the checksum does not fit the bytes")
+
+
+def _count(value: Any, what: str, origin: int | None = None) -> int:
+    if type(value) is not int or not 0 <= value < _INT_LIMIT:
+        raise Rejected(Reason.MALFORMED, f"{what} is {value!r:.40}", origin)
+    return value
+
+
+def _finite(values: Values) -> bool:
+    """Whether there is no NaN or infinity: a dot product tells in one fast pass, save where it overflows."""
+    with np.errstate(all="ignore"):
+        if math.isfinite(np.dot(values, values)):
+            return True
+    return bool(np.isfinite(values).all())

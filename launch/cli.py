@@ -1,0 +1,93 @@
+"""The ``gossip`` command.
+
+A subcommand is a module of this package with two functions, and one line in `COMMANDS`:
+
+- ``add_parser(subparsers)`` declares it, and ends with ``parser.set_defaults(run=run)``;
+- ``run(args) -> int`` does it and returns the exit code.
+
+Every module is imported at each start, so what is slow to import is imported inside ``run``.
+
+Exit codes: 0 done; 2 a mistake of the user's, told in one line; 130 interrupted by Ctrl-C; 141 nobody reads the
+output any more, as in ``gossip topologies | head -1``. A traceback is a bug of ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
+
+from gossip.version import __version__
+from launch import simulate_command, topologies_command
+from launch.errors import CommandError, user_errors
+
+__all__ = ["COMMANDS", "guarded", "main"]
+
+
+class Command(Protocol):
+    """What a module needs to be a subcommand."""
+
+    def add_parser(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+        """Declare the subcommand and its arguments."""
+
+
+#: The subcommands, in the order in which the help lists them.
+COMMANDS: tuple[Command, ...] = (topologies_command, simulate_command)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line ``argv`` (default: the process's own) and return the exit code."""
+    return guarded(lambda: _run(argv))
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """Return what ``run`` returns, or the exit code for the way in which it ended."""
+    try:
+        code = run()
+        sys.stdout.flush()  # here, and not at exit, so that a closed pipe is noticed while it can be handled
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # What is still buffered goes nowhere; otherwise the interpreter would complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except user_errors() as error:
+        print(f"gossip: error: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        return 2
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    parser = _Parser(
+        prog="gossip",
+        description="Decentralized gossip training: no coordinator, no all-reduce.",
+        epilog="'gossip COMMAND --help' explains a command.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"gossip {__version__}")
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
+    subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
+    for command in COMMANDS:
+        command.add_parser(subparsers)
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as end:  # --help and --version, which have printed
+        return end.code if isinstance(end.code, int) else 0
+    if not hasattr(args, "run"):
+        parser.print_help(sys.stderr)
+        return 2
+    code: int = args.run(args)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line, like all others; subparsers are of this class too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CommandError(f"{message}; see {self.prog} --help")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
