@@ -109,7 +109,7 @@ class Core:
     def _new_life(self) -> None:
         """Start the books of an incarnation: empty."""
         self.outbox = Outbox(self._neighbour_bytes, self._window)
-        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes)
+        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, in_order=self.policy.lag == 0)
         #: The verdicts on what each neighbour, in its present incarnation, has sent.
         self._received: dict[Address, Received] = {}
 
@@ -135,7 +135,7 @@ class Core:
                 self._waiting.step_began(now)
                 self._effects.append(events.Proceed(self.step))
         effects, self._effects = self._effects, []
-        self._history.append((now, type(event).__name__, [type(effect).__name__ for effect in effects]))
+        self._history.append((now, type(event).__name__, " ".join([type(effect).__name__ for effect in effects])))
         return effects
 
     @property
@@ -187,12 +187,8 @@ class Core:
             else:
                 edges.append((address, fraction))
         weight = self.mass.weights[shard]
-        floor = self.settings.weight_floor
-        if self.policy.lag == 0 and self._waiting.calm:
-            # A synchronous method waits for its inflow, so as long as that comes in time its schedule may take more.
-            floor = min(floor, self.view.kept(turn) * 2 / 3)
         wanted = weight * sum(fraction for _, fraction in edges)
-        scale = min(1.0, (weight - floor) / wanted) if wanted > 0 else 0.0
+        scale = min(1.0, (weight - self.settings.weight_floor) / wanted) if wanted > 0 else 0.0
         if scale < _WORTHWHILE:
             for address, _ in edges:
                 self._pass(address, shard, turn)
@@ -298,7 +294,7 @@ class Core:
             verdict = self._has_room(parcel)
             received.add(parcel.sequence, verdict)
             if verdict:
-                self.inbox.add(parcel)
+                self.inbox.add(parcel, answer=parcel.ask > 0)
                 self._effects.append(events.Booked(parcel))
                 if self._open:
                     self._merge_due(parcel.shard, now)
@@ -318,13 +314,13 @@ class Core:
         shard = parcel.shard
         own = self.mass.weights[shard] + self.inbox.weight(shard) + self.outbox.weight(shard)
         weight = own + parcel.weight
-        return weight <= self.settings.weight_cap and self.inbox.room(parcel.values.nbytes)
+        return weight <= self.settings.weight_cap and self.inbox.room(parcel)
 
     def _merge_due(self, shard: int, now: float) -> None:
-        for parcel in self.inbox.due(shard, self.turns[shard] if self.policy.lag == 0 else None):
-            if parcel.ask and parcel.origin.rank != self.me.rank:
+        for pile in self.inbox.due(shard, self.turns[shard]):
+            for parcel in pile.asks:
                 self._answer(parcel, now)
-            self.mass.merge(shard, parcel.values, parcel.weight)
+            self.mass.merge(shard, pile.values, pile.weight)
 
     # Answers
 
@@ -345,7 +341,7 @@ class Core:
 
     def _take_back(self, parcels: Sequence[Parcel], now: float) -> None:
         for parcel in parcels:
-            self.inbox.add(parcel)
+            self.inbox.add(parcel, answer=False)
             self._effects.append(events.TakenBack(parcel))
             if self._open:
                 self._merge_due(parcel.shard, now)
@@ -384,7 +380,7 @@ class Core:
 
     def _reincarnate(self, incarnation: int) -> None:
         """Give up this life: a crash and a join in one, with our own z."""
-        held = sum(self.mass.weights) + sum(parcel.weight for parcel in self.inbox)
+        held = sum(self.mass.weights) + sum(pile.weight for pile in self.inbox)
         self.me = Address(self.me.rank, incarnation)
         self.view.admit(self.me)
         self._new_life()

@@ -98,10 +98,3 @@ class Mass:
             difference *= weight / total
             own += difference
         self.weights[shard] = total
-
-    def total(self) -> tuple[float, npt.NDArray[np.float64]]:
-        """Return the sum of w over the shards and x as a flat vector, for the accounts."""
-        x = self.values.astype(np.float64)
-        for (start, stop), weight in zip(self.layout.bounds, self.weights, strict=True):
-            x[start:stop] *= weight
-        return sum(self.weights), x

@@ -21,7 +21,8 @@ class Settings:
     #: Bytes that may be on their way to one neighbour, unanswered. Less bounds memory tighter; less than what a
     #: link carries in a round trip leaves the link idle. 0 means: two models.
     neighbour_bytes: int = 0
-    #: Bytes of arrived parcels that may wait for the trainer to come to its step boundary. 0: two models.
+    #: Bytes of arrived mass that may wait for the trainer to come to its step boundary. Parcels that will be merged
+    #: together share their bytes, so one model is enough where turns are not kept in order. 0: two models.
     inbox_bytes: int = 0
     #: Seconds to wait for a neighbour's parcel, at most. What is really waited is learned from arrivals.
     wait_ceiling: float = 10.0
@@ -32,8 +33,9 @@ class Settings:
     resend_first: float = 0.5
     resend_ceiling: float = 2.0
     #: The least weight that a peer keeps when it pushes, where the average peer holds 1. Together with the cap it
-    #: keeps every weight within a factor of about 3 of the mean, so that no peer becomes a sink of mass nor
-    #: trains without any. Closer to 1 means less mixing, further away means more noise in z.
+    #: keeps every weight within a factor of 3 of the mean, so that no peer becomes a sink of mass nor trains
+    #: without any. Closer to 1 means less mixing, further away more noise in z. With a floor of 0 the schedule's
+    #: fractions are followed to the letter, which an exact topology needs to be exact.
     weight_floor: float = 1 / 3
     #: The most weight that a peer accepts; parcels beyond it go back to their senders.
     weight_cap: float = 3.0

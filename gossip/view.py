@@ -45,10 +45,6 @@ class View:
         ranks = [self._places[place] for place in self._schedule.in_neighbours(self._place, turn)]
         return [rank for rank in ranks if not self.fenced(self.address(rank))]
 
-    def kept(self, turn: int) -> float:
-        """Return the fraction that the schedule leaves with this peer at a turn."""
-        return self._schedule.kept(self._place, turn)
-
     def address(self, rank: int) -> Address:
         """Return a member in its present incarnation."""
         return Address(rank, self._members[rank])

@@ -9,8 +9,6 @@ from gossip.arrivals import Estimate, Lateness
 __all__ = ["Waiting"]
 
 _TURNS_REMEMBERED = 64
-#: After anybody was late, so many awaited parcels must come in time before the network counts as calm again.
-_PARCELS_TO_CALM = 32
 
 
 class Waiting:
@@ -29,15 +27,9 @@ class Waiting:
         self._until: dict[tuple[int, int], tuple[int, float]] = {}
         #: The turn of (rank, shard) that was last wanted and not there.
         self._missed: dict[tuple[int, int], int] = {}
-        self._parcels_to_calm = 0
 
     def __bool__(self) -> bool:
         return bool(self._until)
-
-    @property
-    def calm(self) -> bool:
-        """Whether everybody has been on time for a good while, or nothing is known yet."""
-        return not self._parcels_to_calm
 
     @property
     def ranks(self) -> set[int]:
@@ -68,7 +60,6 @@ class Waiting:
         Nobody is waited for longer than ``patience`` of our own step times, nor than ``ceiling`` seconds.
         """
         if self._latest.get((rank, shard), -1) >= turn:
-            self._on_time()
             return
         typical = self._step_time.mean
         longest = ceiling if typical is None else min(ceiling, patience * typical)
@@ -79,8 +70,6 @@ class Waiting:
         wait = self._lateness.wait(rank, longest)
         if wait > 0:
             self._until[rank, shard] = turn, now + wait
-        else:
-            self._parcels_to_calm = _PARCELS_TO_CALM
 
     def arrived(self, rank: int, shard: int, turn: int, now: float) -> None:
         """Learn from a parcel how late its sender is, and stop waiting for it."""
@@ -90,7 +79,6 @@ class Waiting:
         self._lateness.add(rank, now - self._wanted_since(shard, turn + self._lag, now))
         if self._until.get((rank, shard), (turn + 1,))[0] <= turn:
             del self._until[rank, shard]
-            self._on_time()
 
     def _wanted_since(self, shard: int, turn: int, now: float) -> float:
         """Return when the turn was pushed, or skipped; now if it has not been."""
@@ -101,14 +89,10 @@ class Waiting:
             since = at
         return since
 
-    def _on_time(self) -> None:
-        self._parcels_to_calm = max(0, self._parcels_to_calm - 1)
-
     def expire(self, now: float) -> None:
         """Give up what is overdue."""
         for key in [key for key, (_, until) in self._until.items() if until <= now]:
             del self._until[key]
-            self._parcels_to_calm = _PARCELS_TO_CALM
 
     def forget(self, rank: int) -> None:
         """Stop waiting for a peer that died or left, and unlearn its ways."""

@@ -60,6 +60,7 @@ def main() -> int:
     console.print("Next:  .venv/bin/gossip topologies -n 33             compare all topologies")
     console.print("       .venv/bin/gossip topologies base -n 33        one of them, step by step")
     console.print("       .venv/bin/gossip topologies --plot speed.svg  how fast they are, drawn")
+    console.print("       .venv/bin/gossip simulate --loss 10% --kill 3@50  and over a bad network")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from launch.arguments import check_plot, fault, integer, positive, seconds
 
 if TYPE_CHECKING:
+    from gossip.settings import Settings
     from gossip.simulation import Result, Scenario
 
 __all__ = ["add_parser", "run"]
@@ -39,7 +40,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add = parser.add_argument
     add("--peers", type=positive, default=16, metavar="N", help="how many peers (default: 16)")
     add("--steps", type=positive, default=100, metavar="K", help="steps of each peer (default: 100)")
-    add("--topology", default="base", metavar="NAME[:k=v]", help="see 'gossip topologies' (default: base)")
+    add(
+        "--topology",
+        default="one-peer-exponential",
+        metavar="NAME[:k=v]",
+        help="see 'gossip topologies' (default: one-peer-exponential)",
+    )
     add("--algorithm", default="sgp", metavar="NAME[:k=v]", help="sgp, osgp, dpsgd or adpsgd (default: sgp)")
     add("--seed", type=integer, default=0, metavar="S", help="same seed, same run (default: 0)")
     add("--size", type=positive, default=8, metavar="M", help="numbers that each peer holds (default: 8)")
@@ -54,6 +60,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add_network(group: argparse._ArgumentGroup) -> None:
     add, share = group.add_argument, fault("share")
     add("--share", type=share, default=1.0, metavar="P", help="shards pushed per step, as in 25%% (default: all)")
+    add("--weight-floor", type=float, metavar="W", help="least weight a peer keeps (default: 1/3; 0: pure push-sum)")
+    add("--weight-cap", type=float, metavar="W", help="most weight a peer accepts (default: 3)")
     add("--step-time", type=seconds, default=0.1, metavar="T", help="what a step takes (default: 100ms)")
     add("--loss", type=share, default=0.0, metavar="P", help="messages lost, as in 10%%")
     add("--duplicate", type=share, default=0.0, metavar="P", help="messages that arrive twice")
@@ -99,7 +107,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scenario(args: argparse.Namespace) -> Scenario:
-    from gossip.settings import Settings
     from gossip.simulation import Scenario
 
     return Scenario(
@@ -123,7 +130,16 @@ def _scenario(args: argparse.Namespace) -> Scenario:
         joins=tuple(args.join),
         pauses=tuple(args.pause),
         cuts=tuple(args.cut),
-        settings=Settings(run="simulation", share=args.share),
+        settings=_settings(args),
+    )
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    from gossip.settings import Settings
+
+    given = {"weight_floor": args.weight_floor, "weight_cap": args.weight_cap}
+    return Settings(
+        run="simulation", share=args.share, **{key: value for key, value in given.items() if value is not None}
     )
 
 

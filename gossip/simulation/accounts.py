@@ -8,7 +8,7 @@ The sum over all peers of what they hold, have in their inbox and in their outbo
 
 So at any time, for w and for every component of x:
 
-    sum over peers - double - contested + written off - minted  =  what there was at the start
+    sum over peers - double - contested + written off  =  what the founders had + what was minted for joiners
 
 When a life ends, by a crash or a reincarnation, all it holds is written off, and its unanswered parcels too, unless
 they were booked. One that is booked after all comes out of the write-off again.
@@ -18,12 +18,15 @@ None of this looks at how the core works: it reads the cores' books and the effe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
 from gossip import events
 from gossip.core import Core
 from gossip.events import Effect
+from gossip.inbox import Pile
 from gossip.mass import Layout
 from gossip.messages import Address, Parcel
 
@@ -39,42 +42,38 @@ class Accounts:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        #: Left side of the equation less the right side. Everything is booked in here; it stays 0.
+        self._off: Amount = np.zeros(1 + layout.size)
+        #: All mass that there ever was, without signs: the measure of what is a large error.
+        self._scale: Amount = np.full(1 + layout.size, 1e-300)
         self._totals: dict[int, Amount] = {}  #: by rank: held, inbox and outbox
         self._flying: dict[int, list[Parcel]] = {}  #: by rank: the outbox
         self._lives: dict[int, Address] = {}
-        self._sum = np.zeros(1 + layout.size)  #: of the totals
-        self._twice = np.zeros(1 + layout.size)  #: double and contested
         self._double: dict[Key, Parcel] = {}
         self._contested: dict[Key, Parcel] = {}
         self._orphans: dict[Key, Parcel] = {}  #: unanswered when their sender's life ended
         self._returned: set[Key] = set()  #: taken back by their sender while not booked by anybody
-        self.written_off = np.zeros(1 + layout.size)
-        self.minted = np.zeros(1 + layout.size)
-        self._start = np.zeros(1 + layout.size)
-        self._scale = np.full(1 + layout.size, 1e-300)
+        #: The weight that was written off, less what came back of it.
+        self.written_off = 0.0
 
     def begin(self, core: Core) -> None:
-        """Open the account of a founding peer."""
-        self._open(core)
-        self._start += self._totals[core.me.rank]
-        self._scale += abs(self._totals[core.me.rank])
-
-    def mint(self, core: Core) -> None:
-        """Open the account of a joiner: all it has is minted."""
-        self._open(core)
-        self.minted += self._totals[core.me.rank]
+        """Open the account of a founder or a joiner. What it starts with is on both sides of the equation."""
+        self._lives[core.me.rank] = core.me
+        self._totals[core.me.rank] = np.zeros(1 + self._layout.size)
+        self._refresh(core)
+        self._off -= self._totals[core.me.rank]
         self._scale += abs(self._totals[core.me.rank])
 
     def end(self, core: Core) -> None:
         """Close the account of a peer that was killed."""
         self._end_of_life(core.me)
 
-    def after(self, core: Core, effects: list[Effect]) -> None:
+    def after(self, core: Core, effects: Iterable[Effect]) -> None:
         """Book what one event did to one peer."""
         old = self._lives[core.me.rank]
         if old != core.me:
             self._end_of_life(old)
-            self.mint(core)
+            self.begin(core)
             return
         for effect in effects:
             if isinstance(effect, events.Booked):
@@ -82,87 +81,81 @@ class Accounts:
             elif isinstance(effect, events.Released):
                 parcel = self._double.pop(effect.parcel.key, None)
                 if parcel is not None:
-                    self._twice -= self._amount(parcel)
+                    self._add(self._off, parcel, 1)
             elif isinstance(effect, events.TakenBack):
                 self._taken_back(effect.parcel)
         self._refresh(core)
 
     def error(self) -> float:
         """Return by how much the books are off, relative to all the mass that there ever was."""
-        off = abs(self._sum - self._twice + self.written_off - self.minted - self._start)
-        return float((off / self._scale).max())
+        return float((abs(self._off) / self._scale).max())
 
     @property
     def weight(self) -> float:
         """The weight of all peers and all parcels in flight."""
-        return float(self._sum[0] - self._twice[0])
+        twice = sum(parcel.weight for table in (self._double, self._contested) for parcel in table.values())
+        return float(sum(total[0] for total in self._totals.values())) - twice
 
     @property
     def contested(self) -> float:
         """The weight that two peers hold at once, because one falsely declared the other dead."""
         return float(sum(parcel.weight for parcel in self._contested.values()))
 
-    def _open(self, core: Core) -> None:
-        self._lives[core.me.rank] = core.me
-        self._totals[core.me.rank] = np.zeros(1 + self._layout.size)
-        self._refresh(core)
-
     def _refresh(self, core: Core) -> None:
-        weight, x = core.mass.total()
-        total = np.concatenate([[weight], x])
+        total: Amount = np.empty(1 + self._layout.size)
+        total[0] = sum(core.mass.weights)
+        total[1:] = core.mass.values
+        for (start, stop), weight in zip(self._layout.bounds, core.mass.weights, strict=True):
+            total[1 + start : 1 + stop] *= weight
         flying = [entry.parcel for entry in core.outbox]
-        for parcel in core.inbox:
-            self._add(total, parcel)
+        for pile in core.inbox:
+            self._add(total, pile, 1)
         for parcel in flying:
-            self._add(total, parcel)
-        self._sum += total - self._totals[core.me.rank]
+            self._add(total, parcel, 1)
+        self._off += total - self._totals[core.me.rank]
         self._totals[core.me.rank] = total
         self._flying[core.me.rank] = flying
 
     def _booked(self, parcel: Parcel) -> None:
-        key = parcel.key
-        if key in self._orphans:
-            self.written_off -= self._amount(self._orphans.pop(key))
+        if self._orphans.pop(parcel.key, None) is not None:
+            self._write_off(parcel, -1)
             return
-        table = self._contested if key in self._returned else self._double
-        table[key] = parcel
-        self._twice += self._amount(parcel)
+        if parcel.key in self._double or parcel.key in self._contested:
+            return  # booked a second time: nothing excuses that, so the books are off from here on
+        table = self._contested if parcel.key in self._returned else self._double
+        table[parcel.key] = parcel
+        self._add(self._off, parcel, -1)
 
     def _taken_back(self, parcel: Parcel) -> None:
-        key = parcel.key
-        if key in self._double:
-            del self._double[key]
-            if self._lives.get(parcel.destination.rank) == parcel.destination:
-                self._contested[key] = parcel
-            else:
-                self._twice -= self._amount(parcel)
-                self.written_off -= self._amount(parcel)
-        else:
-            self._returned.add(key)
+        if self._double.pop(parcel.key, None) is None:
+            self._returned.add(parcel.key)
+        elif self._lives.get(parcel.destination.rank) == parcel.destination:
+            self._contested[parcel.key] = parcel
+        else:  # out of the dead receiver's mass, which was written off with this in it
+            self._add(self._off, parcel, 1)
+            self._write_off(parcel, -1)
 
     def _end_of_life(self, address: Address) -> None:
-        total = self._totals.pop(address.rank)
-        self._sum -= total
-        self.written_off += total
+        total = self._totals.pop(address.rank)  # from the sum over peers to the write-off: the equation stays
+        self.written_off += float(total[0])
         for parcel in self._flying.pop(address.rank):
-            if parcel.key in self._double:  # it lives on with its receiver
-                del self._double[parcel.key]
-                self._twice -= self._amount(parcel)
-                self.written_off -= self._amount(parcel)
-            else:
+            if self._double.pop(parcel.key, None) is None:
                 self._orphans[parcel.key] = parcel
+            else:  # it lives on with its receiver
+                self._add(self._off, parcel, 1)
+                self._write_off(parcel, -1)
         for key in [key for key, parcel in self._contested.items() if parcel.destination == address]:
-            amount = self._amount(self._contested.pop(key))
-            self._twice -= amount
-            self.written_off -= amount
+            parcel = self._contested.pop(key)
+            self._add(self._off, parcel, 1)
+            self._write_off(parcel, -1)
         del self._lives[address.rank]
 
-    def _amount(self, parcel: Parcel) -> Amount:
-        amount = np.zeros(1 + self._layout.size)
-        self._add(amount, parcel)
-        return amount
+    def _write_off(self, parcel: Parcel, sign: int) -> None:
+        self.written_off += sign * parcel.weight
+        self._add(self._off, parcel, sign)
 
-    def _add(self, amount: Amount, parcel: Parcel) -> None:
+    def _add(self, amount: Amount, parcel: Parcel | Pile, sign: int) -> None:
         start, stop = self._layout.bounds[parcel.shard]
-        amount[0] += parcel.weight
-        amount[1 + start : 1 + stop] += parcel.weight * parcel.values.astype(np.float64)
+        weight = sign * parcel.weight
+        amount[0] += weight
+        amount[1 + start : 1 + stop] += weight * parcel.values

@@ -96,7 +96,7 @@ class Incidents:
         donor = self._swarm.processes[donors[draw(self._swarm.scenario.seed, 7, incident.rank) % len(donors)]].core
         incarnation = 0 if before is None else before.core.me.incarnation + 1
         core = self._swarm.start(incident.rank, incarnation, donor.mass.values.copy(), donor.view.members, donor)
-        self._swarm.accounts.mint(core)
+        self._swarm.accounts.begin(core)
         joined = core.me
 
         def news() -> list[tuple[int, Event]]:

@@ -45,7 +45,7 @@ class Network:
         size = sum(len(frame) for frame in frames) + _OVERHEAD
         self.messages += 1
         self.bytes += size
-        if not self.reachable(sender, receiver) or self._happens(self._scenario.loss, number, 0):
+        if (self._cuts and not self.reachable(sender, receiver)) or self._happens(self._scenario.loss, number, 0):
             self.lost += 1
             return []
         start = now

@@ -18,7 +18,7 @@ class Scenario:
     peers: int
     steps: int
     #: As on the command line, NAME[:k=v,...].
-    topology: str = "base"
+    topology: str = "one-peer-exponential"
     algorithm: str = "sgp"
     seed: int = 0
     #: Numbers that each peer holds, and the shards that they form.

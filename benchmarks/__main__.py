@@ -1,0 +1,9 @@
+"""Run the benchmarks that have a bar; fail if one does not hold."""
+
+from __future__ import annotations
+
+from benchmarks import planning, simulator
+
+if __name__ == "__main__":
+    good = [planning.main(), simulator.main()]
+    raise SystemExit(not all(good))

@@ -1,0 +1,148 @@
+"""Promise 1: mass is conserved whatever happens, and the check of it can fail.
+
+`simulate` checks after every event; so a run that ends has conserved mass all the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from weather import storm
+
+from gossip import core as core_module
+from gossip import events, ledger
+from gossip.core import Core
+from gossip.errors import InvariantError
+from gossip.faults import parse_incident, parse_pause
+from gossip.messages import Address
+from gossip.settings import Settings
+from gossip.simulation import Scenario, simulate
+
+
+@pytest.mark.parametrize("block", range(12))
+def test_mass_is_conserved_in_every_storm(block: int) -> None:
+    for seed in range(10 * block, 10 * block + 10):
+        scenario = storm(seed)
+        result = simulate(scenario)
+        assert result.mass_error < 1e-9, f"seed {seed}"
+        assert result.weight_contested == 0, f"seed {seed}: mass is held twice after everybody met"
+        assert result.disagreement < 1, f"seed {seed}: {scenario}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("block", range(8))
+def test_mass_is_conserved_in_many_more_storms(block: int) -> None:
+    for seed in range(1000 + 20 * block, 1020 + 20 * block):
+        assert simulate(storm(seed)).mass_error < 1e-9, f"seed {seed}"
+
+
+def test_nothing_is_biased_by_loss() -> None:
+    for seed in range(4):
+        result = simulate(Scenario(peers=16, steps=250, topology="one-peer-exponential", loss=0.3, seed=seed))
+        assert result.bias < 1e-6
+        assert result.disagreement < 1e-6
+        assert result.weight_total == pytest.approx(16, abs=1e-9)
+
+
+def forget_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drop every parcel once it is sent, as if the network were reliable."""
+    honest = ledger.Outbox.add
+
+    def add(self: ledger.Outbox, *args: object) -> None:
+        honest(self, *args)  # type: ignore[arg-type]
+        self.remove(args[0].destination, args[0].sequence)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(ledger.Outbox, "add", add)
+
+
+def book_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every copy of a parcel for a new one."""
+    monkeypatch.setattr(ledger.Received, "verdict", lambda *_: None)
+
+
+def change_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledge a refused parcel when it comes again."""
+    honest = ledger.Received.verdict
+    monkeypatch.setattr(
+        ledger.Received, "verdict", lambda self, sequence: None if honest(self, sequence) is None else True
+    )
+
+
+def take_back_and_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lose what comes back from the dead."""
+    monkeypatch.setattr(Core, "_take_back", lambda *_: None)
+
+
+def keep_mass_when_reborn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Come back from a false death with all one held, which the others have taken back in part."""
+
+    def reincarnate(self: Core, incarnation: int) -> None:
+        self.me = Address(self.me.rank, incarnation)
+        self.view.admit(self.me)
+
+    monkeypatch.setattr(Core, "_reincarnate", reincarnate)
+
+
+def ignore_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merge by halves whatever the weights."""
+    honest = core_module.Mass.merge
+    monkeypatch.setattr(
+        core_module.Mass, "merge", lambda self, shard, values, _: honest(self, shard, values, self.weights[shard])
+    )
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        forget_what_was_sent,
+        book_duplicates,
+        change_the_verdict,
+        take_back_and_forget,
+        keep_mass_when_reborn,
+        ignore_the_weight,
+    ],
+)
+def test_the_check_notices(sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = Scenario(
+        peers=8,
+        steps=60,
+        topology="epidemic:s=2",
+        algorithm="osgp",
+        loss=0.2,
+        duplicate=0.2,
+        delay=(0.005, 0.2),
+        kills=(parse_incident("3@20"),),
+        pauses=(parse_pause("5@20+2s"),),
+        settings=Settings(weight_cap=1.5),  # so that parcels are refused, too
+        seed=5,
+    )
+    assert simulate(scenario).mass_error < 1e-9
+    sabotage(monkeypatch)
+    with pytest.raises(InvariantError, match="seed 5"):
+        simulate(scenario)
+
+
+def test_an_invariant_error_carries_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    book_duplicates(monkeypatch)
+    with pytest.raises(InvariantError, match=r"mass is not conserved(.|\n)*recent history(.|\n)*Received"):
+        simulate(Scenario(peers=4, steps=40, duplicate=0.5, topology="complete"))
+
+
+def test_one_seed_run_twice_gives_the_identical_trace() -> None:
+    for seed in range(3):
+        once, again = simulate(storm(seed)), simulate(storm(seed), check_every_event=False)
+        assert replace(once, wall_seconds=0) == replace(again, wall_seconds=0)
+        assert once.trace != simulate(replace(storm(seed), seed=seed + 1000)).trace
+
+
+def test_the_trace_tells_every_event_apart() -> None:
+    calm = Scenario(peers=4, steps=20)
+    assert simulate(calm).trace != simulate(replace(calm, delay=(0.001, 0.0020001))).trace
+
+
+def test_events_are_what_the_core_understands() -> None:
+    """Deaths, joins and heals reach the core as a failure detector will raise them."""
+    assert {t.__name__ for t in events.Event.__args__} >= {"PeerDied", "PeerLeft", "PeerAlive"}
