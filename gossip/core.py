@@ -23,24 +23,23 @@ No sinks: a push leaves its sender at least `weight_floor`, a parcel that would 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from gossip import events
 from gossip.arrivals import Estimate
 from gossip.backoff import Backoff
 from gossip.errors import InvariantError, Reason, Rejected
 from gossip.events import Effect, Event
-from gossip.inbox import Inbox
+from gossip.inbox import Ask, Inbox
 from gossip.ledger import Outbox, Received
 from gossip.mass import Mass, Values
 from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
 from gossip.policies.policy import Policy
 from gossip.rejections import Rejections
 from gossip.settings import Settings
-from gossip.view import View
+from gossip.view import Roster, View
 from gossip.waiting import Waiting
 from gossip.wire import Buffer, Codec
-from topologies import Schedule
 
 __all__ = ["Core"]
 
@@ -48,6 +47,8 @@ __all__ = ["Core"]
 _WORTHWHILE = 0.25
 #: Peers that keep step are at most about so many turns apart; one that is further behind is slow, or was cut off.
 _BEHIND = 2
+#: Nobody honest is further ahead than this. Turns are followed, so a lie must not carry us out of their range.
+_TURNS_AHEAD = 1_000_000
 #: No parcel is sent again sooner than this, whatever the round trips.
 _RESEND_LEAST = 0.01
 
@@ -59,8 +60,7 @@ class Core:
         self,
         me: Address,
         mass: Mass,
-        members: Mapping[int, int],
-        plan: Callable[[int], Schedule],
+        roster: Roster,
         policy: Policy,
         settings: Settings,
         *,
@@ -71,8 +71,7 @@ class Core:
         Args:
             me: this peer's address.
             mass: its values and weights.
-            members: the incarnation of every member by rank.
-            plan: returns the schedule for a number of members.
+            roster: who the members are, and the schedule for them.
             policy: the algorithm.
             settings: see `Settings`.
             turns: where in the schedule each shard is; a joiner takes its donor's.
@@ -83,7 +82,8 @@ class Core:
         self.mass = mass
         self.policy = policy
         self.settings = settings
-        self.view = View(me.rank, {**members, me.rank: me.incarnation}, plan)
+        known = roster.members.get(me.rank) == me.incarnation
+        self.view = View(me.rank, roster if known else roster.changed(me.rank, me.incarnation))
         #: Local steps finished.
         self.step = 0
         #: The next turn of each shard.
@@ -202,15 +202,14 @@ class Core:
         if self.policy.lag is not None:  # otherwise nobody waits
             self._send(Pass(self.me, address, turn, shard))
 
-    def _answer(self, parcel: Parcel, now: float) -> None:
+    def _answer(self, shard: int, ask: Ask, now: float) -> None:
         """Send back the fraction that was asked for, of what we held before merging the parcel."""
-        shard, address = parcel.shard, parcel.origin
         weight = self.mass.weights[shard]
-        amount = min(parcel.ask * weight, weight - self.settings.weight_floor)
-        if amount < _WORTHWHILE * parcel.ask * weight or self.view.incarnation(address.rank) != address.incarnation:
+        amount = min(ask.fraction * weight, weight - self.settings.weight_floor)
+        if amount < _WORTHWHILE * ask.fraction * weight or self.view.incarnation(ask.to.rank) != ask.to.incarnation:
             return
-        if not self.view.fenced(address) and self._has_budget(address, shard):
-            self._dispatch(address, shard, parcel.turn, amount, self.mass.snapshot(shard), 0.0, now)
+        if not self.view.fenced(ask.to) and self._has_budget(ask.to, shard):
+            self._dispatch(ask.to, shard, ask.turn, amount, self.mass.snapshot(shard), 0.0, now)
 
     def _has_budget(self, address: Address, shard: int) -> bool:
         return self.outbox.room(address, shard, self.mass.layout.nbytes(shard))
@@ -230,7 +229,7 @@ class Core:
         ceiling = self.settings.resend_ceiling
         estimate = self._round_trips.get(rank)
         first = self.settings.resend_first if estimate is None else max(_RESEND_LEAST, estimate.deadline(ceiling))
-        return min(ceiling, first * 2.0 ** (attempts - 1))
+        return min(ceiling, first * 2.0 ** min(attempts - 1, 30))
 
     def _resend(self, now: float) -> None:
         for entry in self.outbox:
@@ -264,7 +263,9 @@ class Core:
         if not self.view.fenced(origin):
             self._admit(origin, now)
         if isinstance(message, Fence):
-            if destination.incarnation >= self.me.incarnation:
+            if destination.incarnation > self.me.incarnation:
+                raise Rejected(Reason.STALE, f"a fence for incarnation {destination.incarnation} of us", origin.rank)
+            if destination.incarnation == self.me.incarnation:
                 self._reincarnate(destination.incarnation + 1)
             self._send(Hello(self.me, origin))
             return
@@ -275,6 +276,8 @@ class Core:
                 self._send(Hello(self.me, origin))
             raise Rejected(Reason.STALE, f"for incarnation {destination.incarnation} of us", origin.rank)
         match message:
+            case Parcel(turn=turn, shard=shard) | Pass(turn=turn, shard=shard) if self._is_absurd(turn, shard):
+                raise Rejected(Reason.WINDOW, f"turn {turn}", origin.rank)
             case Parcel():
                 self._take_in(message, now)
             case Pass(turn=turn, shard=shard):
@@ -283,6 +286,9 @@ class Core:
                 self._acknowledged(origin, sequence, now)
             case Refusal(sequence=sequence):
                 self._refused(origin, sequence, now)
+
+    def _is_absurd(self, turn: int, shard: int) -> bool:
+        return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
 
     def _take_in(self, parcel: Parcel, now: float) -> None:
         received = self._received.setdefault(parcel.origin, Received(self._window))
@@ -318,8 +324,8 @@ class Core:
 
     def _merge_due(self, shard: int, now: float) -> None:
         for pile in self.inbox.due(shard, self.turns[shard]):
-            for parcel in pile.asks:
-                self._answer(parcel, now)
+            for ask in pile.asks:
+                self._answer(shard, ask, now)
             self.mass.merge(shard, pile.values, pile.weight)
 
     # Answers

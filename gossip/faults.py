@@ -28,7 +28,8 @@ __all__ = ["Cut", "Incident", "Moment", "Pause", "Straggler", "parse_cut", "pars
            "parse_pause", "parse_share", "parse_straggler"]  # fmt: skip
 
 _UNITS = {"": None, "step": None, "steps": None, "s": 1.0, "ms": 1e-3}
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*(steps?|ms|s)?")
+#: Nine digits are more than any swarm runs, and far from what a float cannot hold.
+_NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(steps?|ms|s)?")
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def parse_straggler(text: str) -> Straggler:
             _refuse(text, wanted)
         low, dash, high = factors.partition("-")
         pair = (_factor(low, text), _factor(high if dash else low, text))
-        return Straggler(None, pair, share=parse_share(share), start=start, stop=stop)
+        return Straggler(None, pair, share=parse_share(share, text), start=start, stop=stop)
     ranks = _ranks(who, text)
     if how.startswith("+"):
         extra = _moment(how[1:], text)
@@ -157,14 +158,16 @@ def parse_straggler(text: str) -> Straggler:
     return Straggler(ranks, (factor, factor), start=start, stop=stop)
 
 
-def parse_share(text: str) -> float:
-    """Read ``10%`` or ``0.1``: a fraction from 0 to 1."""
-    number, percent, rest = text.strip().partition("%")
+def parse_share(text: str, whole: str | None = None) -> float:
+    """Read ``10%`` or ``0.1``: a fraction from 0 to 1. An error quotes the whole text, if this is a part of one."""
+    number, percent, rest = text.strip(" ").partition("%")
     try:
         value = float(number) / (100 if percent else 1)
     except ValueError:
         value = -1.0
     if rest or not 0 <= value <= 1:
+        if whole is not None:
+            raise SettingsError(f"{whole!r}: {text!r} should be a share from 0% to 100%, such as 10% or 0.1")
         _refuse(text, "a share from 0% to 100%, such as 10% or 0.1")
     return value
 
@@ -183,9 +186,10 @@ def _refuse(text: str, wanted: str) -> NoReturn:
 
 
 def _rank(text: str, whole: str) -> int:
-    if not (text.strip().isascii() and text.strip().isdigit()):
+    digits = text.strip(" ")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
         raise SettingsError(f"{whole!r}: a rank is a number from 0 on, not {text!r}")
-    return int(text)
+    return int(digits)
 
 
 def _ranks(text: str, whole: str) -> frozenset[int]:
@@ -203,7 +207,7 @@ def _ranks(text: str, whole: str) -> frozenset[int]:
 
 
 def _moment(text: str, whole: str) -> Moment:
-    match = _NUMBER.fullmatch(text.strip())
+    match = _NUMBER.fullmatch(text.strip(" "))
     if match is None:
         raise SettingsError(f"{whole!r}: {text!r} should be a number of steps, or a time such as 2.5s or 300ms")
     unit = _UNITS[match[2] or ""]
@@ -211,7 +215,7 @@ def _moment(text: str, whole: str) -> Moment:
 
 
 def _factor(text: str, whole: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)x", text.strip())
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)x", text.strip(" "))
     if match is None or not float(match[1]) > 0:
         raise SettingsError(f"{whole!r}: {text!r} should be a factor such as 4x")
     return float(match[1])

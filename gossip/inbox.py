@@ -12,11 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gossip.mass import Values
-from gossip.messages import Parcel
+from gossip.messages import Address, Parcel
 
-__all__ = ["Inbox", "Pile"]
+__all__ = ["Ask", "Inbox", "Pile"]
+
+
+class Ask(NamedTuple):
+    """Somebody wants a fraction of our mass in exchange for a parcel of this turn."""
+
+    to: Address
+    turn: int
+    fraction: float
 
 
 @dataclass
@@ -27,8 +36,8 @@ class Pile:
     turn: int
     weight: float
     values: Values
-    #: The parcels that ask for an answer; only their addresses and what they ask for matter.
-    asks: list[Parcel] = field(default_factory=list)
+    #: What the parcels in it ask for in return.
+    asks: list[Ask] = field(default_factory=list)
 
 
 class Inbox:
@@ -65,7 +74,7 @@ class Inbox:
             pile.values = pile.values + (parcel.values - pile.values) * (parcel.weight / total)
             pile.weight = total
         if answer:
-            pile.asks.append(parcel)
+            pile.asks.append(Ask(parcel.origin, parcel.turn, parcel.ask))
 
     def due(self, shard: int, turn: int) -> list[Pile]:
         """Take out what is from before a turn, or everything where turns are not kept in order."""

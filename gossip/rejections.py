@@ -34,6 +34,8 @@ class Rejections:
         if last is not None and now - last < self.INTERVAL:
             return False
         if last is None and len(self._logged) >= self._REMEMBERED:
-            return False
+            self._logged = {k: at for k, at in self._logged.items() if now - at < self.INTERVAL}
+            if len(self._logged) >= self._REMEMBERED:
+                return False
         self._logged[key] = now
         return True

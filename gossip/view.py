@@ -10,48 +10,85 @@ incarnation has been taken back, so its bearer must never again be dealt with: i
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from gossip.messages import Address
 from topologies import Schedule
 
-__all__ = ["View"]
+__all__ = ["Roster", "View"]
+
+
+class Roster:
+    """Who the members are: immutable, so that the peers of a simulation can share what they agree on."""
+
+    def __init__(
+        self, members: Mapping[int, int], plan: Callable[[int], Schedule], schedule: Schedule | None = None
+    ) -> None:
+        """Make the roster of ``members``, rank to incarnation.
+
+        Args:
+            members: the incarnation of every member, by rank.
+            plan: returns the schedule for a number of members.
+            schedule: what ``plan`` would return, if it is known already.
+        """
+        self._plan = plan
+        #: The incarnation of every member, by rank, ascending.
+        self.members: Mapping[int, int] = MappingProxyType({rank: members[rank] for rank in sorted(members)})
+        #: The members' ranks; their positions are the places of the schedule.
+        self.places = list(self.members)
+        self.schedule = plan(len(self.places)) if schedule is None else schedule
+        self._changed: dict[tuple[int, int | None], Roster] = {}
+
+    def changed(self, rank: int, incarnation: int | None) -> Roster:
+        """Return the roster with a rank in this incarnation, or without it; the same object for the same change."""
+        key = (rank, incarnation)
+        if key not in self._changed:
+            members = {other: life for other, life in self.members.items() if other != rank}
+            if incarnation is not None:
+                members[rank] = incarnation
+            same_size = len(members) == len(self.places)
+            self._changed[key] = Roster(members, self._plan, self.schedule if same_size else None)
+        return self._changed[key]
 
 
 class View:
     """The members as one of them sees them."""
 
-    def __init__(self, rank: int, members: Mapping[int, int], plan: Callable[[int], Schedule]) -> None:
+    def __init__(self, rank: int, roster: Roster) -> None:
         self._rank = rank
-        self._plan = plan
-        self._members = dict(members)  #: rank -> incarnation, this peer's own included
         self._fences: dict[int, int] = {}
-        self._replan()
+        self._adopt(roster)
 
     @property
     def members(self) -> Mapping[int, int]:
-        """The incarnation of every member, by rank, ascending."""
-        return {rank: self._members[rank] for rank in self._places}
+        """The incarnation of every member, this peer included, by rank, ascending."""
+        return self._roster.members
+
+    @property
+    def roster(self) -> Roster:
+        """The members as something that can be shared."""
+        return self._roster
 
     def out_edges(self, turn: int) -> list[tuple[Address, float]]:
         """Return to whom this peer sends which fraction at a turn."""
-        return [
-            (self.address(self._places[place]), fraction)
-            for place, fraction in self._schedule.out_edges(self._place, turn)
-        ]
+        edges = self._roster.schedule.out_edges(self._place, turn)
+        return [(self.address(self._roster.places[place]), fraction) for place, fraction in edges]
 
     def in_neighbours(self, turn: int) -> list[int]:
         """Return who sends to this peer at a turn, save those that are fenced."""
-        ranks = [self._places[place] for place in self._schedule.in_neighbours(self._place, turn)]
+        places = self._roster.schedule.in_neighbours(self._place, turn)
+        ranks = [self._roster.places[place] for place in places]
         return [rank for rank in ranks if not self.fenced(self.address(rank))]
 
     def address(self, rank: int) -> Address:
         """Return a member in its present incarnation."""
-        return Address(rank, self._members[rank])
+        return Address(rank, self._roster.members[rank])
 
     def incarnation(self, rank: int) -> int | None:
         """Return the incarnation in which the rank is a member, or None if it is not one."""
-        return self._members.get(rank)
+        return self._roster.members.get(rank)
 
     def fenced(self, address: Address) -> bool:
         """Whether this incarnation, or a later one of the rank, was declared dead here."""
@@ -59,27 +96,20 @@ class View:
 
     def known(self, rank: int) -> bool:
         """Whether the rank is or was a member."""
-        return rank in self._members or rank in self._fences
+        return rank in self._roster.members or rank in self._fences
 
     def admit(self, address: Address) -> None:
         """Make the address a member, in place of any older incarnation."""
-        new = address.rank not in self._members
-        self._members[address.rank] = address.incarnation
-        if new:
-            self._replan()
+        self._adopt(self._roster.changed(address.rank, address.incarnation))
 
     def fence(self, address: Address) -> None:
         """Declare the address dead: no member any more, and nothing of this incarnation counts again."""
         self._fences[address.rank] = max(address.incarnation, self._fences.get(address.rank, -1))
-        self.drop(address)
+        current = self._roster.members.get(address.rank)
+        if address.rank != self._rank and current is not None and current <= address.incarnation:
+            self._adopt(self._roster.changed(address.rank, None))
 
-    def drop(self, address: Address) -> None:
-        """Take the address out of the members."""
-        if address.rank != self._rank and self._members.get(address.rank, -1) <= address.incarnation:
-            self._members.pop(address.rank, None)
-            self._replan()
-
-    def _replan(self) -> None:
-        self._places = sorted(self._members)
-        self._place = self._places.index(self._rank)
-        self._schedule = self._plan(len(self._places))
+    def _adopt(self, roster: Roster) -> None:
+        self._roster = roster
+        self._place = bisect_left(roster.places, self._rank)
+        assert roster.places[self._place] == self._rank, "a peer is always a member of its own view"

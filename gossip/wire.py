@@ -98,15 +98,15 @@ class Codec:
         """Return the message in the frames, or raise `Rejected` with the reason. Nothing is copied."""
         header, body = _opened(frames)
         fields = _unpacked(header)
-        if fields[0] != VERSION:
+        if type(fields[0]) is not int or fields[0] != VERSION:
             raise Rejected(Reason.VERSION, f"protocol version {fields[0]!r}, ours is {VERSION}")
         # The checksum comes before any field but the version is believed: another version may seal otherwise.
         _check_seal(frames[0], header, body)
-        if len(fields) < _COMMON or fields[2] not in _FIELDS or len(fields) != _FIELDS[fields[2]]:
+        kind = fields[2] if len(fields) >= _COMMON and type(fields[2]) is int else None
+        if kind not in _FIELDS or len(fields) != _FIELDS[kind]:
             raise Rejected(Reason.MALFORMED, "the header does not have the fields of any message")
         if fields[1] != self._run:
             raise Rejected(Reason.RUN, f"of the run {fields[1]!r:.40}, ours is {self._run!r}")
-        kind = fields[2]
         origin = Address(_count(fields[3], "origin"), _count(fields[4], "incarnation"))
         destination = Address(_count(fields[5], "destination"), _count(fields[6], "incarnation"))
         if body is not None and kind != _PARCEL:

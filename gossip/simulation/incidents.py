@@ -28,6 +28,7 @@ class Incidents:
 
     def __init__(self, swarm: Swarm) -> None:
         self._swarm = swarm
+        self._happened: set[int] = set()  #: the ids of what comes at a peer's own step, and has come
         scenario = swarm.scenario
         for kill in scenario.kills:
             if not kill.at.in_steps:
@@ -42,16 +43,22 @@ class Incidents:
 
     def before_step(self, rank: int, process: Process) -> bool:
         """Let happen what is due at this step of this peer; return whether it can still take the step."""
-        step = process.core.step + 1
         for kill in self._swarm.scenario.kills:
-            if kill.rank == rank and kill.at.in_steps and kill.at.value == step and not process.reborn:
+            if self._is_due(kill, rank, process.core.step + 1):
                 self._kill(rank)
                 return False
         for pause in self._swarm.scenario.pauses:
-            if pause.rank == rank and pause.at.in_steps and pause.at.value == step and not process.paused_until:
+            if self._is_due(pause, rank, process.core.step + 1):
                 self._pause(pause)
                 return False
         return True
+
+    def _is_due(self, what: Incident | Pause, rank: int, step: int) -> bool:
+        """Whether something comes at this step of this peer, and has not come yet."""
+        due = what.rank == rank and what.at.in_steps and what.at.value <= step and id(what) not in self._happened
+        if due:
+            self._happened.add(id(what))
+        return due
 
     def _seconds(self, moment: Moment) -> float:
         return moment.seconds(self._swarm.scenario.step_seconds)
@@ -95,7 +102,7 @@ class Incidents:
             return
         donor = self._swarm.processes[donors[draw(self._swarm.scenario.seed, 7, incident.rank) % len(donors)]].core
         incarnation = 0 if before is None else before.core.me.incarnation + 1
-        core = self._swarm.start(incident.rank, incarnation, donor.mass.values.copy(), donor.view.members, donor)
+        core = self._swarm.start(incident.rank, incarnation, donor.mass.values.copy(), donor.view.roster, donor)
         self._swarm.accounts.begin(core)
         joined = core.me
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -48,4 +49,10 @@ class Result:
         """Return it as the command line prints it."""
         head = {key: getattr(self.scenario, key) for key in ("peers", "steps", "seed", "topology", "algorithm")}
         own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**head, **{key: value for key, value in own.items() if key not in ("scenario", "curve")}}
+        figures = {key: _plain(value) for key, value in own.items() if key not in ("scenario", "curve")}
+        return {**head, **figures}
+
+
+def _plain(value: Any) -> Any:
+    """Replace what JSON cannot say: the disagreement of nobody is not a number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -32,6 +32,7 @@ from gossip.simulation.incidents import Incidents
 from gossip.simulation.network import Network
 from gossip.simulation.result import Result
 from gossip.simulation.scenario import Scenario
+from gossip.view import Roster
 from gossip.wire import Buffer
 from topologies import Schedule, UnsupportedSize
 from topologies import parse as parse_topology
@@ -53,7 +54,6 @@ class Process:
     """A simulated process: a core and what the outside does to it."""
 
     core: Core
-    reborn: bool = False
     alive: bool = True
     finished: bool = False
     paused_until: float = 0.0
@@ -113,12 +113,12 @@ class Swarm:
             return parse_topology("base", n)
 
     def _found(self) -> None:
-        members = dict.fromkeys(range(self.scenario.peers), 0)
-        for rank in members:
+        roster = Roster(dict.fromkeys(range(self.scenario.peers), 0), self._plan)
+        for rank in roster.members:
             # Uniform on [-1, 1), from the seed alone.
             bits = draw_array((self.scenario.seed, 5, rank), np.arange(self.scenario.size))
             values = (bits >> np.uint64(11)).astype(np.float64) / (1 << 52) - 1.0
-            self.accounts.begin(self.start(rank, 0, values, members, None))
+            self.accounts.begin(self.start(rank, 0, values, roster, None))
         stack = np.stack([process.core.mass.values for process in self.processes.values()])
         self._mean = stack.mean(axis=0)
         self._spread = float(np.sqrt(((stack - self._mean) ** 2).mean())) or 1.0
@@ -130,21 +130,18 @@ class Swarm:
         self._order += 1
         heapq.heappush(self._heap, (max(when, self.now), self._order, action))
 
-    def start(
-        self, rank: int, incarnation: int, values: Values, members: Mapping[int, int], donor: Core | None
-    ) -> Core:
+    def start(self, rank: int, incarnation: int, values: Values, roster: Roster, donor: Core | None) -> Core:
         """Start a peer; one that joins takes its donor's place in the schedule and its step."""
         core = Core(
             Address(rank, incarnation),
             Mass(self._layout, values),
-            members,
-            self._plan,
+            roster,
             self._policy,
             self.scenario.settings,
             turns=None if donor is None else donor.turns,
         )
         core.step = 0 if donor is None else donor.step
-        self.processes[rank] = Process(core, reborn=incarnation > 0)
+        self.processes[rank] = Process(core)
         self._train(rank)
         return core
 

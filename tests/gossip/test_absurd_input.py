@@ -1,0 +1,107 @@
+"""Input that is absurd, and time that is long: nothing overflows, nobody is silenced, everything is said."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+
+import numpy as np
+import pytest
+from hand_swarm import ONE_WAY, Hand, parcel
+
+from gossip import faults
+from gossip.errors import Reason, SettingsError
+from gossip.inbox import Inbox
+from gossip.messages import Address, Fence, Pass
+from gossip.rejections import Rejections
+from gossip.simulation import Scenario, simulate
+from gossip.simulation.swarm import Swarm
+
+
+def test_a_parcel_may_stay_unanswered_for_hours() -> None:
+    hand = Hand(1.0, 3.0, turns=[ONE_WAY], algorithm="osgp")
+    hand.step(0)
+    for _ in range(3000):
+        due = hand.cores[0].deadline
+        assert due is not None
+        hand.tick(0, due)
+        hand.post.clear()
+    assert len(hand.cores[0].outbox) == 1
+
+
+def test_the_values_of_a_parcel_that_asks_are_not_kept_beside_the_pile() -> None:
+    box = Inbox(1, 100, in_order=False)
+    kept = []
+    for sequence in range(5):
+        values = np.ones(1)
+        kept.append(weakref.ref(values))
+        box.add(parcel(sequence=sequence, values=values, ask=0.5), answer=True)
+        del values
+    assert sum(ref() is not None for ref in kept) <= 1
+
+
+@pytest.mark.parametrize("parse", [faults.parse_incident, faults.parse_pause, faults.parse_cut, faults.parse_straggler])
+@pytest.mark.parametrize("rank", ["9" * 5000, "\x1c3", "3\x1f"])
+def test_a_rank_is_read_or_refused(parse: object, rank: str) -> None:
+    form = {"parse_incident": "{}@1", "parse_pause": "{}@1+1", "parse_cut": "{}|1@1+1", "parse_straggler": "{}=4x"}
+    with contextlib.suppress(SettingsError):
+        parse(form[parse.__name__].format(rank))
+
+
+@pytest.mark.parametrize("text", ["3@" + "9" * 400, "3@" + "9" * 400 + "s"])
+def test_a_moment_is_finite(text: str) -> None:
+    with pytest.raises(SettingsError):
+        faults.parse_incident(text)
+
+
+def test_a_delay_and_a_factor_are_finite() -> None:
+    with pytest.raises(SettingsError):
+        faults.parse_delay("9" * 400 + "s")
+    with pytest.raises(SettingsError):
+        faults.parse_straggler("1=" + "9" * 400 + "x")
+
+
+def test_a_bad_share_of_stragglers_is_quoted_whole() -> None:
+    with pytest.raises(SettingsError, match="random=abc:2x"):
+        faults.parse_straggler("random=abc:2x")
+
+
+def test_a_peer_can_be_paused_twice() -> None:
+    swarm = Swarm(Scenario(4, 60, pauses=(faults.parse_pause("1@10+5"), faults.parse_pause("1@30+5"))))
+    ends = {swarm.processes[1].paused_until}
+    while swarm.advance():
+        ends.add(swarm.processes[1].paused_until)
+    assert len(ends) == 3, "never, the first, the second"
+
+
+@pytest.mark.parametrize("when", ["0", "2.5"])
+def test_a_kill_at_a_step_that_never_comes_is_refused_or_happens(when: str) -> None:
+    try:
+        result = simulate(Scenario(4, 60, kills=(faults.parse_incident(f"3@{when}"),)))
+    except SettingsError:
+        return
+    assert result.weight_written_off > 0
+
+
+def test_old_liars_do_not_keep_honest_peers_out_of_the_log() -> None:
+    rejections = Rejections()
+    for rank in range(5000):
+        rejections.add(Reason.STRANGER, rank, 0.0)
+    assert rejections.add(Reason.CHECKSUM, 1, 1000.0)
+
+
+def test_one_pass_with_an_absurd_turn_does_not_silence_a_peer() -> None:
+    hand = Hand(1.0, 3.0, turns=[ONE_WAY])
+    hand.tell(0, Pass(Address(1, 0), Address(0, 0), 2**53 - 1, 0))
+    for _ in range(2):
+        hand.now += 1
+        hand.step(0)
+        hand.settle()
+    assert hand.cores[1].rejections.total == 0
+
+
+def test_one_fence_with_an_absurd_incarnation_does_not_silence_a_peer() -> None:
+    hand = Hand(1.0, 3.0, turns=[ONE_WAY])
+    hand.tell(0, Fence(Address(1, 0), Address(0, 2**53 - 1)))
+    hand.settle()
+    assert hand.cores[1].rejections.total == 0
