@@ -32,7 +32,7 @@ from gossip.errors import InvariantError, Reason, Rejected
 from gossip.events import Effect, Event
 from gossip.inbox import Ask, Inbox
 from gossip.ledger import Outbox, Received
-from gossip.mass import Mass, Values
+from gossip.mass import Mass, Values, is_finite
 from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
 from gossip.policies.policy import Policy
 from gossip.rejections import Rejections
@@ -189,7 +189,7 @@ class Core:
         weight = self.mass.weights[shard]
         wanted = weight * sum(fraction for _, fraction in edges)
         scale = min(1.0, (weight - self.settings.weight_floor) / wanted) if wanted > 0 else 0.0
-        if scale < _WORTHWHILE:
+        if scale < _WORTHWHILE or not self._is_sound(shard):
             for address, _ in edges:
                 self._pass(address, shard, turn)
             return
@@ -208,8 +208,15 @@ class Core:
         amount = min(ask.fraction * weight, weight - self.settings.weight_floor)
         if amount < _WORTHWHILE * ask.fraction * weight or self.view.incarnation(ask.to.rank) != ask.to.incarnation:
             return
-        if not self.view.fenced(ask.to) and self._has_budget(ask.to, shard):
+        if not self.view.fenced(ask.to) and self._has_budget(ask.to, shard) and self._is_sound(shard):
             self._dispatch(ask.to, shard, ask.turn, amount, self.mass.snapshot(shard), 0.0, now)
+
+    def _is_sound(self, shard: int) -> bool:
+        """Whether the shard may be sent: everybody would reject NaN and infinity, and it would be sent for ever."""
+        sound = is_finite(self.mass.view(shard))
+        if not sound:
+            self._effects.append(events.NotFinite(shard))
+        return sound
 
     def _has_budget(self, address: Address, shard: int) -> bool:
         return self.outbox.room(address, shard, self.mass.layout.nbytes(shard))

@@ -17,6 +17,7 @@ __all__ = [
     "Booked",
     "Effect",
     "Event",
+    "NotFinite",
     "PeerAlive",
     "PeerDied",
     "PeerLeft",
@@ -118,6 +119,13 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class NotFinite:
+    """Our own values of a shard hold NaN or infinity, so that nothing of it was pushed: training diverged here."""
+
+    shard: int
+
+
+@dataclass(frozen=True)
 class RejectedFrame:
     """A frame was thrown away. ``log`` is whether it is worth a line in the log, or one of too many."""
 
@@ -136,4 +144,4 @@ class Reincarnated:
     written_off: float
 
 
-Effect = Send | Proceed | Booked | Released | TakenBack | Refused | RejectedFrame | Reincarnated
+Effect = Send | Proceed | Booked | Released | TakenBack | Refused | NotFinite | RejectedFrame | Reincarnated

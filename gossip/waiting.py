@@ -73,9 +73,9 @@ class Waiting:
 
     def arrived(self, rank: int, shard: int, turn: int, now: float) -> None:
         """Learn from a parcel how late its sender is, and stop waiting for it."""
-        self._latest[rank, shard] = max(turn, self._latest.get((rank, shard), -1))
         if self._lag is None:
-            return
+            return  # nobody is ever waited for
+        self._latest[rank, shard] = max(turn, self._latest.get((rank, shard), -1))
         self._lateness.add(rank, now - self._wanted_since(shard, turn + self._lag, now))
         if self._until.get((rank, shard), (turn + 1,))[0] <= turn:
             del self._until[rank, shard]

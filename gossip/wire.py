@@ -19,7 +19,6 @@ bytes, checked for NaN and infinity before anybody sees them. There is no pickle
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +28,7 @@ import numpy as np
 import xxhash
 
 from gossip.errors import Reason, Rejected
-from gossip.mass import Layout, Values
+from gossip.mass import Layout, Values, is_finite
 from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
 
 __all__ = ["HEADER_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
@@ -157,7 +156,7 @@ class Codec:
         if len(body) > length:
             raise Rejected(Reason.OVERSIZED, f"{len(body)} bytes instead of {length}", origin)
         values: Values = np.frombuffer(body, dtype=self._layout.dtype)
-        if not _finite(values):
+        if not is_finite(values):
             raise Rejected(Reason.NOT_FINITE, f"NaN or infinity in shard {shard}", origin)
         return values
 
@@ -216,11 +215,3 @@ def _count(value: Any, what: str, origin: int | None = None) -> int:
     if type(value) is not int or not 0 <= value < _INT_LIMIT:
         raise Rejected(Reason.MALFORMED, f"{what} is {value!r:.40}", origin)
     return value
-
-
-def _finite(values: Values) -> bool:
-    """Whether there is no NaN or infinity: a dot product tells in one fast pass, save where it overflows."""
-    with np.errstate(all="ignore"):
-        if math.isfinite(np.dot(values, values)):
-            return True
-    return bool(np.isfinite(values).all())

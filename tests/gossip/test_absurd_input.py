@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hand_swarm import ONE_WAY, Hand, parcel
 
-from gossip import faults
+from gossip import events, faults
 from gossip.errors import Reason, SettingsError
 from gossip.inbox import Inbox
 from gossip.messages import Address, Fence, Pass
@@ -105,3 +105,17 @@ def test_one_fence_with_an_absurd_incarnation_does_not_silence_a_peer() -> None:
     hand.tell(0, Fence(Address(1, 0), Address(0, 2**53 - 1)))
     hand.settle()
     assert hand.cores[1].rejections.total == 0
+
+
+@pytest.mark.parametrize("algorithm", ["sgp", "osgp", "adpsgd"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_replica_that_diverged_keeps_its_values_to_itself(algorithm: str, bad: float) -> None:
+    hand = Hand(1.0, 3.0, algorithm=algorithm)
+    hand.cores[0].mass.values[0] = bad
+    effects = hand.step(0)
+    assert events.NotFinite(0) in effects
+    assert len(hand.cores[0].outbox) == 0
+    assert hand.cores[0].mass.weights == [1.0]
+    hand.settle()
+    assert hand.cores[1].rejections.total == 0
+    assert hand.cores[1].mass.values.tolist() == [3.0]
