@@ -45,8 +45,6 @@ __all__ = ["Core"]
 
 #: A push that the floor cuts to less than this part of the scheduled fraction is not worth its bytes.
 _WORTHWHILE = 0.25
-#: Peers that keep step are at most about so many turns apart; one that is further behind is slow, or was cut off.
-_BEHIND = 2
 #: Nobody honest is further ahead than this. Turns are followed, so a lie must not carry us out of their range.
 _TURNS_AHEAD = 1_000_000
 #: No parcel is sent again sooner than this, whatever the round trips.
@@ -65,6 +63,7 @@ class Core:
         settings: Settings,
         *,
         turns: Sequence[int] | None = None,
+        now: float | None = None,
     ) -> None:
         """Make the core of the peer ``me``.
 
@@ -75,6 +74,7 @@ class Core:
             policy: the algorithm.
             settings: see `Settings`.
             turns: where in the schedule each shard is; a joiner takes its donor's.
+            now: when the trainer starts its first step, so that it counts for how long a step takes.
         """
         layout = mass.layout
         model = layout.size * layout.dtype.itemsize
@@ -100,8 +100,12 @@ class Core:
         #: The latest turn of each shard that anybody is known to have pushed; stays -1 where turns do not matter.
         self._furthest = [-1] * layout.shards
         self._waiting = Waiting(layout.shards, policy.lag)
+        if now is not None:
+            self._waiting.step_began(now)
         self._backoff = Backoff()
         self._round_trips: dict[int, Estimate] = {}
+        #: By rank, how often the last parcel had to be sent, while that says more than the round trips do.
+        self._attempts: dict[int, int] = {}
         self._history: deque[tuple[float, str, object]] = deque(maxlen=64)
         self._effects: list[Effect] = []
         self._new_life()
@@ -164,8 +168,9 @@ class Core:
 
     def _take_turn(self, shard: int, now: float) -> None:
         turn = self.turns[shard]
-        if self._furthest[shard] > turn + _BEHIND:
-            turn = self._furthest[shard]
+        # Peers that wait for their neighbours are as many turns apart as there are links between them: about log n.
+        if self._furthest[shard] > turn + len(self.view.members).bit_length():
+            turn = self._furthest[shard]  # further behind than that is slow, or was cut off
         self.turns[shard] = turn + 1
         self._waiting.pushed(shard, turn, now)
         self._push(shard, turn, now)
@@ -173,7 +178,7 @@ class Core:
         awaited = self.policy.awaited(turn)
         if awaited is not None:
             for rank in self.view.in_neighbours(awaited):
-                self._waiting.want(rank, shard, awaited, now, self.settings.wait_ceiling, self.settings.patience)
+                self._waiting.want(rank, shard, awaited, now, self.settings)
 
     # Sending
 
@@ -226,7 +231,7 @@ class Core:
     ) -> None:
         self.mass.give(shard, weight)
         parcel = Parcel(self.me, to, self.outbox.next_sequence(to), turn, shard, weight, values, ask)
-        self.outbox.add(parcel, now, now + self._resend_after(to.rank, 1))
+        self.outbox.add(parcel, now, now + self._resend_after(to.rank, self._attempts.get(to.rank, 1)))
         self._send(parcel)
 
     def _send(self, message: Message) -> None:
@@ -261,7 +266,7 @@ class Core:
         if destination.rank != self.me.rank or origin.rank == self.me.rank or not self.view.known(origin.rank):
             raise Rejected(Reason.STRANGER, f"from {origin.rank} to {destination.rank}", origin.rank)
         if self.view.fenced(origin) and not isinstance(message, Fence):
-            if isinstance(message, Parcel):  # somebody whom we believe dead: it must be told
+            if not isinstance(message, Hello):  # somebody whom we believe dead, and who deals with us: it must be told
                 self._send(Fence(self.me, origin))
             raise Rejected(Reason.STALE, f"incarnation {origin.incarnation} is dead here", origin.rank)
         current = self.view.incarnation(origin.rank)
@@ -341,8 +346,13 @@ class Core:
         entry = self.outbox.remove(origin, sequence)
         if entry is None:
             return
-        if entry.attempts == 1:  # of a parcel sent twice nobody knows which one was answered (Karn's rule)
+        # Karn's rule: of a parcel that was sent twice nobody knows which copy was answered, so it teaches no round
+        # trip; but the next parcel is given as long as this one took, until one is answered at the first attempt.
+        if entry.attempts == 1:
             self._round_trips.setdefault(origin.rank, Estimate()).add(now - entry.sent_at)
+            self._attempts.pop(origin.rank, None)
+        else:
+            self._attempts[origin.rank] = entry.attempts
         self._backoff.accepted(origin.rank, entry.parcel.shard)
         self._effects.append(events.Released(entry.parcel))
 
@@ -370,7 +380,6 @@ class Core:
         if current is not None and current > address.incarnation:
             return  # old news: it has come back since
         self.view.fence(address)
-        self._waiting.forget(address.rank)
         self._forget(address.rank)
         self._take_back(self.outbox.remove_all(address.rank), now)
 
@@ -378,6 +387,8 @@ class Core:
         """Make sure that the address is a member; what went to its former lives comes back."""
         current = self.view.incarnation(address.rank)
         if address.rank == self.me.rank or (current is not None and current >= address.incarnation):
+            if current == address.incarnation and self.view.fenced(address):
+                self._send(Fence(self.me, address))  # it has not heard yet
             return
         self._forget(address.rank)
         self._take_back(self.outbox.remove_all(address.rank), now)
@@ -386,8 +397,10 @@ class Core:
             self._send(Fence(self.me, address))  # within reach again: the sooner it knows, the less is counted twice
 
     def _forget(self, rank: int) -> None:
+        self._waiting.forget(rank)
         self._backoff.forget(rank)
         self._round_trips.pop(rank, None)
+        self._attempts.pop(rank, None)
         for address in [address for address in self._received if address.rank == rank]:
             del self._received[address]
 

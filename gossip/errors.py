@@ -57,3 +57,5 @@ class InvariantError(GossipError):
     def __init__(self, message: str, history: Sequence[str] = ()) -> None:
         recent = "".join(f"\n  {line}" for line in history)
         super().__init__(f"{message}\nrecent history:{recent}" if recent else message)
+        self.message = message
+        self.history = history

@@ -55,7 +55,7 @@ class PeerDied:
 
 @dataclass(frozen=True)
 class PeerLeft:
-    """A peer said goodbye and handed its mass over."""
+    """A peer is gone for good and said so; to the core that is a death that nobody has to detect."""
 
     address: Address
 
@@ -113,7 +113,7 @@ class TakenBack:
 
 @dataclass(frozen=True)
 class Refused:
-    """A parcel of another peer was sent back, because we are full or no longer who it was for."""
+    """A parcel of another peer was sent back, because we hold all the mass that we may."""
 
     parcel: Parcel
 

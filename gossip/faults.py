@@ -3,7 +3,8 @@
     moment      100 | 100step | 2.5s | 300ms          steps are the default unit
     span        moment, as a length
     ranks       3 | 0-31 | 0-3,8                       inclusive
-    straggler   RANKS=4x | RANKS=+50ms | random=10%:2x-5x, each may end in @FROM-TO (moments)
+    straggler   RANKS=4x | RANKS=+50ms | random=10%:2x-5x, each may end in @FROM-TO (moments);
+                random: each rank is slow with that chance, by the seed
     kill        RANK@MOMENT
     restart     RANK@MOMENT
     join        RANK@MOMENT
@@ -141,6 +142,8 @@ def parse_straggler(text: str) -> Straggler:
         if not dash:
             _refuse(text, wanted)
         start, stop = _moment(first, text), _moment(last, text)
+        if start.in_steps == stop.in_steps and stop.value <= start.value:
+            raise SettingsError(f"{text!r}: it ends before it begins")
     if who.strip() == "random":
         share, colon, factors = how.partition(":")
         if not colon:

@@ -5,9 +5,9 @@ has booked it (then it is forgotten) or has not and never will (then it is taken
 at most one parcel per shard and neighbour, and a byte budget per neighbour. A slow receiver therefore slows what is
 pushed to it; no queue grows.
 
-`Received` is what a peer has booked from one incarnation of a neighbour: every sequence below a floor, and a
-few above. So a duplicate is told from a new parcel for ever, in constant memory: the sender keeps within a
-window of its oldest unanswered parcel.
+`Received` is what a peer has answered to one incarnation of a neighbour, by acknowledging or refusing: every sequence
+below a floor, and a few above. So a duplicate is told from a new parcel for ever, in constant memory: the sender keeps
+within a window of its oldest unanswered parcel.
 """
 
 from __future__ import annotations

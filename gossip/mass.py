@@ -5,7 +5,7 @@ push-sum, and the estimate, which is what the user sees and trains, is z = x / w
 
 What is stored is z and w, never x. Then giving mass away, (x, w) -> ((1-f) x, (1-f) w), does not touch the
 values at all: z stays, only w shrinks. Receiving is an interpolation, z <- z + (z' - z) w' / (w + w'). An optimizer
-that steps on z moves x by w times as much, which is rule B of the update rules. No second copy of the
+that steps on z moves x by w times as much, which keeps it stable where w is small. No second copy of the
 parameters is needed, and a parcel's payload is simply the values.
 """
 
@@ -32,7 +32,7 @@ SHARD_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Layout:
-    """How a flat vector is cut into shards of at most ``shard_size`` elements, as even as possible."""
+    """How a flat vector is cut into shards as even as possible."""
 
     size: int
     shards: int

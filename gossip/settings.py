@@ -29,6 +29,9 @@ class Settings:
     #: A neighbour later than so many of our own step times is slow and is not waited for. Less means that a slow
     #: peer costs the others less, more that a synchronous method stays synchronous on a worse network.
     patience: float = 2.0
+    #: Seconds that any neighbour is worth waiting for, however short our own steps are. Above a usual round trip, or a
+    #: synchronous method with steps of a few milliseconds waits for nobody.
+    wait_floor: float = 0.1
     #: Seconds after which an unanswered parcel is sent again, at first and at most. Learned in between.
     resend_first: float = 0.5
     resend_ceiling: float = 2.0
@@ -50,7 +53,7 @@ class Settings:
                 "the average weight is 1, so weight_floor is below and weight_cap above: "
                 f"not {self.weight_floor} and {self.weight_cap}"
             )
-        for name in ("wait_ceiling", "patience", "neighbour_bytes", "inbox_bytes"):
+        for name in ("wait_ceiling", "wait_floor", "patience", "neighbour_bytes", "inbox_bytes"):
             if not getattr(self, name) >= 0:
                 raise SettingsError(f"{name} is not negative: {getattr(self, name)}")
         if not 0 < self.resend_first <= self.resend_ceiling:

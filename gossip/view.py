@@ -104,10 +104,10 @@ class View:
 
     def fence(self, address: Address) -> None:
         """Declare the address dead: no member any more, and nothing of this incarnation counts again."""
-        self._fences[address.rank] = max(address.incarnation, self._fences.get(address.rank, -1))
         current = self._roster.members.get(address.rank)
         if address.rank != self._rank and current is not None and current <= address.incarnation:
             self._adopt(self._roster.changed(address.rank, None))
+        self._fences[address.rank] = max(address.incarnation, self._fences.get(address.rank, -1))
 
     def _adopt(self, roster: Roster) -> None:
         self._roster = roster

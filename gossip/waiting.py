@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from gossip.arrivals import Estimate, Lateness
+from gossip.settings import Settings
 
 __all__ = ["Waiting"]
 
@@ -54,15 +55,14 @@ class Waiting:
         """Note that a shard's turn was pushed: from now on its neighbours' parcels of it are wanted."""
         self._pushed[shard].append((turn, now))
 
-    def want(self, rank: int, shard: int, turn: int, now: float, ceiling: float, patience: float) -> None:
-        """Wait for a neighbour's parcel of a turn, unless it is there or the neighbour is known to be slow.
-
-        Nobody is waited for longer than ``patience`` of our own step times, nor than ``ceiling`` seconds.
-        """
+    def want(self, rank: int, shard: int, turn: int, now: float, settings: Settings) -> None:
+        """Wait for a neighbour's parcel of a turn, unless it is there or the neighbour is known to be slow."""
         if self._latest.get((rank, shard), -1) >= turn:
             return
         typical = self._step_time.mean
-        longest = ceiling if typical is None else min(ceiling, patience * typical)
+        longest = settings.wait_ceiling
+        if typical is not None:
+            longest = min(longest, max(settings.wait_floor, settings.patience * typical))
         if self._latest.get((rank, shard), -1) < self._missed.get((rank, shard), -1):
             # It never came, neither in time nor late: the sender skips turns, which only a slow one does.
             self._lateness.add(rank, 2 * longest)

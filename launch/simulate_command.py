@@ -21,8 +21,8 @@ moments and spans are in steps, or in time: 100, 2.5s, 300ms. What befalls one p
 examples:
   gossip simulate --peers 1000 --topology one-peer-exponential --loss 10%
   gossip simulate --peers 16 --straggler 2=10x --shards 4 --share 25% --delay 100ms-400ms --loss 10%
-  gossip simulate --peers 64 --kill 3@100 --restart 3@200 --join 64@150 --plot run.svg
-  gossip simulate --peers 64 --cut '0-31|32-63@100+50' --json
+  gossip simulate --peers 64 --kill 3@20 --restart 3@50 --join 64@40 --plot run.svg
+  gossip simulate --peers 64 --topology ring --cut '0-31|32-63@2+50' --json
 """
 
 
@@ -50,6 +50,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--seed", type=integer, default=0, metavar="S", help="same seed, same run (default: 0)")
     add("--size", type=positive, default=8, metavar="M", help="numbers that each peer holds (default: 8)")
     add("--shards", type=positive, default=1, metavar="K", help="shards that they form (default: 1)")
+    add(
+        "--share",
+        type=fault("share"),
+        default=1.0,
+        metavar="P",
+        help="shards pushed per step, as in 25%% (default: all)",
+    )
+    add(
+        "--weight-floor", type=float, metavar="W", help="least weight a peer keeps (default: a third; 0: pure push-sum)"
+    )
+    add("--weight-cap", type=float, metavar="W", help="most weight a peer accepts (default: 3)")
     _add_network(parser.add_argument_group("the network"))
     _add_faults(parser.add_argument_group("what befalls it (each may be given several times)"))
     add("--json", action="store_true", help="print JSON")
@@ -59,15 +70,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _add_network(group: argparse._ArgumentGroup) -> None:
     add, share = group.add_argument, fault("share")
-    add("--share", type=share, default=1.0, metavar="P", help="shards pushed per step, as in 25%% (default: all)")
-    add("--weight-floor", type=float, metavar="W", help="least weight a peer keeps (default: 1/3; 0: pure push-sum)")
-    add("--weight-cap", type=float, metavar="W", help="most weight a peer accepts (default: 3)")
     add("--step-time", type=seconds, default=0.1, metavar="T", help="what a step takes (default: 100ms)")
     add("--loss", type=share, default=0.0, metavar="P", help="messages lost, as in 10%%")
     add("--duplicate", type=share, default=0.0, metavar="P", help="messages that arrive twice")
     add("--corrupt", type=share, default=0.0, metavar="P", help="messages with a flipped bit")
     add("--delay", type=fault("delay"), default=(0.001, 0.002), metavar="T[-T]", help="as in 5ms-50ms")
-    add("--bandwidth", type=_megabits, metavar="MBIT", help="of each directed link, in Mbit/s (default: no limit)")
+    add(
+        "--bandwidth",
+        type=_megabits,
+        metavar="MBIT",
+        help="of each directed link, as in 50 or 50Mbit (default: no limit)",
+    )
     add("--detect", type=seconds, default=0.5, metavar="T", help="until all know of a death or a join (default: 0.5s)")
 
 
@@ -76,12 +89,12 @@ def _add_faults(group: argparse._ArgumentGroup) -> None:
         group.add_argument(name, type=parse, action="append", default=[], metavar=metavar, help=help)  # type: ignore[arg-type]
 
     incident = fault("incident")
-    add("--straggler", fault("straggler"), "SPEC", "2=4x, 2=4x@100-200, 2=+50ms or random=10%%:2x-5x")
+    add("--straggler", fault("straggler"), "SPEC", "2=4x, 2=4x@20-50, 2=+50ms or random=10%%:2x-5x (each by chance)")
     add("--kill", incident, "RANK@WHEN", "a peer dies")
     add("--restart", incident, "RANK@WHEN", "a peer that was killed comes back")
     add("--join", incident, "RANK@WHEN", "a new peer joins")
     add("--pause", fault("pause"), "RANK@WHEN+SPAN", "a peer stands still for a while")
-    add("--cut", fault("cut"), "A|B@WHEN+SPAN", "nothing passes between two groups, as in 0-3|4-7@100+50")
+    add("--cut", fault("cut"), "A|B@WHEN+SPAN", "nothing passes between two groups, as in 0-3|4-7@20+50")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,7 +128,7 @@ def _scenario(args: argparse.Namespace) -> Scenario:
         topology=args.topology,
         algorithm=args.algorithm,
         seed=args.seed,
-        size=max(args.size, args.shards),
+        size=args.size,
         shards=args.shards,
         step_seconds=args.step_time,
         loss=args.loss,
@@ -146,12 +159,17 @@ def _settings(args: argparse.Namespace) -> Settings:
 def _print(result: Result) -> None:
     scenario = result.scenario
     steps = result.steps_per_peer
-    lost = f", {result.weight_written_off:.6g} written off with the dead" if scenario.kills or scenario.cuts else ""
+    lost = f", {result.weight_written_off:.6g} written off with the dead" if result.weight_written_off else ""
+    made = f", {result.weight_minted:.6g} minted for who joined or came back" if result.weight_minted else ""
     print(f"{scenario.peers} peers, {scenario.algorithm} on {scenario.topology}, seed {scenario.seed}")
     print(f"  steps per peer   {steps['min']:.0f} min, {steps['median']:.0f} median, {steps['max']:.0f} max")
-    print(f"  disagreement     {result.disagreement:.3g} of the first spread; bias of the mean {result.bias:.3g}")
-    print(f"  weight           {result.weight_total:.6g} in all{lost}")
-    print(f"                   {result.weight_min:.3g} to {result.weight_max:.3g} per peer after the first 50 steps")
+    if result.disagreement == result.disagreement:  # not NaN: somebody lives
+        print(f"  disagreement     {result.disagreement:.3g} of the first spread; bias of the mean {result.bias:.3g}")
+    print(f"  weight           {result.weight_total:.6g} in all{lost}{made}")
+    if steps["max"] > 50:
+        print(
+            f"                   {result.weight_min:.3g} to {result.weight_max:.3g} per peer after the first 50 steps"
+        )
     print(f"  mass error       {result.mass_error:.2g} relative, at worst, after {result.events} events")
     print(f"  traffic          {result.messages} messages, {result.bytes / 1e6:.3g} MB; {result.rejected} rejected")
     print(f"  time             {result.virtual_seconds:.3g} s virtual, {result.wall_seconds:.3g} s real")

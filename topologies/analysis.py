@@ -164,6 +164,8 @@ def _by_walking(schedule: Schedule, max_steps: int, dense: bool) -> tuple[Below,
     exact = steps if _is_cliff(seen) else None
     start = steps // 2
     slope = (seen[-1] / seen[start]) ** (1 / (steps - start)) if steps > start and seen[start] > 0 else 0.0
+    if not math.isfinite(slope) or not math.isfinite(seen[-1]):
+        slope = 1.0  # somebody holds no weight at all: its differences never go away
     rate = 0.0 if exact is not None else slope
     return (lambda tolerance: next((t for t, d in enumerate(seen) if d < tolerance), None)), rate, exact
 
@@ -214,6 +216,8 @@ def _by_squaring(schedule: Schedule, period: int, max_steps: int) -> tuple[Below
         exact = None
     second = np.sort(np.abs(np.linalg.eigvals(whole)))[-2] if schedule.n > 1 else 0.0
     rate = 0.0 if exact is not None else float(second) ** (1 / period)
+    if not np.isfinite(_errors(at(max_steps))).all():
+        rate = 1.0  # somebody ends up with no weight at all
     return below, rate, exact
 
 

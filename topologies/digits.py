@@ -9,7 +9,6 @@ added self-loops: nobody keeps anything but what the graph itself sends back.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from topologies.errors import BadParameter
@@ -37,11 +36,12 @@ def _successors(name: str, n: int, d: int, reflect: Callable[[int], int]) -> Pla
 
     def out(rank: int, _: int) -> Edges:
         # Where d exceeds n several ways lead to one rank, which is one edge with their sum.
-        ways = Counter(reflect((d * rank + r) % n) for r in range(d))
-        return tuple([(other, ways[other] / d) for other in ways if other != rank])
+        ways = [(reflect((d * rank + r) % n), d // n + (r < d % n)) for r in range(min(d, n))]
+        return tuple([(other, count / d) for other, count in ways if other != rank])
 
     def into(rank: int, _: int) -> Ranks:
         # d*i + r = v + n*c has one solution (i, r) for each c in 0..d-1.
-        return tuple({(reflect(rank) + n * c) // d for c in range(d)} - {rank})
+        senders = {(reflect(rank) + n * c) // d for c in range(d)} if d < n else set(range(n))
+        return tuple(senders - {rank})
 
     return Plan(1, out, into)

@@ -33,10 +33,10 @@ def epidemic(n: int, *, s: int = 1, seed: int = 0) -> Plan:
 
     def targets(rank: int, step: int) -> list[int]:
         # Floyd's sampling of `count` distinct numbers below n - 1; numbers from the rank on are one higher.
-        chosen: list[int] = []
+        chosen: dict[int, None] = {}  # a set that keeps the order
         for j in range(n - 1 - count, n - 1):
             t = below(j + 1, seed, step, j, rank)
-            chosen.append(j if t in chosen else t)
+            chosen[j if t in chosen else t] = None
         return [t + (t >= rank) for t in chosen]
 
     @lru_cache(maxsize=4)

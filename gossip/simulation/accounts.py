@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from gossip import events
 from gossip.core import Core
+from gossip.errors import InvariantError
 from gossip.events import Effect
 from gossip.inbox import Pile
 from gossip.mass import Layout
@@ -35,6 +36,24 @@ __all__ = ["Accounts"]
 Key = tuple[Address, Address, int]
 #: w, then x.
 Amount = npt.NDArray[np.float64]
+
+
+class _Sequences:
+    """A growing set of numbers that are mostly consecutive."""
+
+    def __init__(self) -> None:
+        self._below = 0
+        self._above: set[int] = set()
+
+    def add(self, number: int) -> bool:
+        """Add a number; return False if it is in already."""
+        if number < self._below or number in self._above:
+            return False
+        self._above.add(number)
+        while self._below in self._above:
+            self._above.remove(self._below)
+            self._below += 1
+        return True
 
 
 class Accounts:
@@ -53,11 +72,22 @@ class Accounts:
         self._contested: dict[Key, Parcel] = {}
         self._orphans: dict[Key, Parcel] = {}  #: unanswered when their sender's life ended
         self._returned: set[Key] = set()  #: taken back by their sender while not booked by anybody
+        self._ever: dict[tuple[Address, Address], _Sequences] = {}  #: all that was ever booked, by both ends
         #: The weight that was written off, less what came back of it.
         self.written_off = 0.0
+        #: The weight that was made for joiners, and for those who came back.
+        self.minted = 0.0
+
+    def mint(self, core: Core) -> None:
+        """Open the account of a joiner."""
+        self.begin(core)
+        self.minted += float(self._totals[core.me.rank][0])
 
     def begin(self, core: Core) -> None:
-        """Open the account of a founder or a joiner. What it starts with is on both sides of the equation."""
+        """Open the account of a founder. What a life starts with is on both sides of the equation."""
+        shards = self._layout.shards
+        if core.mass.weights != [1.0] * shards or len(core.outbox) or list(core.inbox):
+            raise InvariantError(f"{core.me} starts its life with something else than a weight of 1 in every shard")
         self._lives[core.me.rank] = core.me
         self._totals[core.me.rank] = np.zeros(1 + self._layout.size)
         self._refresh(core)
@@ -73,7 +103,7 @@ class Accounts:
         old = self._lives[core.me.rank]
         if old != core.me:
             self._end_of_life(old)
-            self.begin(core)
+            self.mint(core)
             return
         for effect in effects:
             if isinstance(effect, events.Booked):
@@ -117,11 +147,11 @@ class Accounts:
         self._flying[core.me.rank] = flying
 
     def _booked(self, parcel: Parcel) -> None:
+        if not self._ever.setdefault((parcel.origin, parcel.destination), _Sequences()).add(parcel.sequence):
+            raise InvariantError(f"booked twice: {parcel.key}")
         if self._orphans.pop(parcel.key, None) is not None:
             self._write_off(parcel, -1)
             return
-        if parcel.key in self._double or parcel.key in self._contested:
-            return  # booked a second time: nothing excuses that, so the books are off from here on
         table = self._contested if parcel.key in self._returned else self._double
         table[parcel.key] = parcel
         self._add(self._off, parcel, -1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gossip import events
 from gossip.events import Event
 from gossip.faults import Cut, Incident, Moment, Pause
+from gossip.messages import Address
 from topologies.draws import draw
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Incidents:
     def __init__(self, swarm: Swarm) -> None:
         self._swarm = swarm
         self._happened: set[int] = set()  #: the ids of what comes at a peer's own step, and has come
+        #: What happened, and when, in virtual seconds.
+        self.log: list[tuple[float, str]] = []
         scenario = swarm.scenario
         for kill in scenario.kills:
             if not kill.at.in_steps:
@@ -66,17 +69,29 @@ class Incidents:
     def _tell(self, news: News) -> None:
         def tell() -> None:
             for rank, event in news():
-                process = self._swarm.processes.get(rank)
-                if process is not None and process.alive:
-                    self._swarm.feed(rank, event)
+                hear(rank, event)
+
+        def hear(rank: int, event: Event) -> None:
+            process = self._swarm.processes.get(rank)
+            if process is not None and self._swarm.runs(rank, process, partial(hear, rank, event)):
+                self._swarm.feed(rank, event)
 
         self._swarm.at(self._swarm.now + self._swarm.scenario.detect, tell)
+
+    def announce(self, address: Address) -> None:
+        """Let the others know of a new incarnation, as a failure detector spreads it."""
+
+        def news() -> list[tuple[int, Event]]:
+            return [(other, events.PeerAlive(address)) for other in self._swarm.processes if other != address.rank]
+
+        self._tell(news)
 
     def _kill(self, rank: int) -> None:
         process = self._swarm.processes.get(rank)
         if process is None or not process.alive:
             return
         process.alive = False
+        self._note(f"kill {rank}")
         self._swarm.accounts.end(process.core)
         dead = process.core.me
         self._tell(lambda: [(other, events.PeerDied(dead)) for other in self._swarm.processes if other != rank])
@@ -85,8 +100,9 @@ class Incidents:
         process = self._swarm.processes.get(pause.rank)
         if process is None or not process.alive:
             return
-        process.paused_until = until = self._swarm.now + self._seconds(pause.span)
+        process.paused_until = until = max(process.paused_until, self._swarm.now + self._seconds(pause.span))
         stopped = process.core.me
+        self._note(f"pause {pause.rank}")
 
         def news() -> list[tuple[int, Event]]:
             others = [other for other in self._swarm.processes if other != pause.rank]
@@ -97,23 +113,30 @@ class Incidents:
     def _join(self, incident: Incident) -> None:
         """Start a peer, or start it again, with the values of a donor and a fresh weight of 1."""
         before = self._swarm.processes.get(incident.rank)
-        donors = [rank for rank, process in self._swarm.processes.items() if process.alive]
+        if before is not None and before.alive and not before.finished:
+            # A kill counts the peer's own steps: it may come later than a restart at a nominal one.
+            self._swarm.at(self._swarm.now + self._swarm.scenario.step_seconds, partial(self._join, incident))
+        donors = [
+            rank
+            for rank, process in self._swarm.processes.items()
+            if process.alive and self._swarm.now >= process.paused_until
+        ]
         if (before is not None and before.alive) or not donors:
             return
         donor = self._swarm.processes[donors[draw(self._swarm.scenario.seed, 7, incident.rank) % len(donors)]].core
         incarnation = 0 if before is None else before.core.me.incarnation + 1
         core = self._swarm.start(incident.rank, incarnation, donor.mass.values.copy(), donor.view.roster, donor)
-        self._swarm.accounts.begin(core)
-        joined = core.me
+        self._swarm.accounts.mint(core)
+        self._note(f"{'join' if before is None else 'restart'} {incident.rank}")
+        self.announce(core.me)
 
-        def news() -> list[tuple[int, Event]]:
-            return [(other, events.PeerAlive(joined)) for other in self._swarm.processes if other != joined.rank]
-
-        self._tell(news)
+    def _note(self, what: str) -> None:
+        self.log.append((self._swarm.now, what))
 
     def _cut(self, cut: Cut) -> None:
         separates = cut.separates
         self._swarm.network.cut(separates)
+        self._note("cut")
         until = self._swarm.now + self._seconds(cut.span)
 
         def apart(event: type[events.PeerDied] | type[events.PeerAlive]) -> list[tuple[int, Event]]:
@@ -122,6 +145,7 @@ class Incidents:
 
         def heal() -> None:
             self._swarm.network.heal(separates)
+            self._note("heal")
             self._tell(lambda: apart(events.PeerAlive))
 
         self._tell(lambda: apart(events.PeerDied) if self._swarm.now < until else [])

@@ -20,6 +20,8 @@ class Result:
     weight_total: float
     #: What was lost with the dead, less what came back from them.
     weight_written_off: float
+    #: What was made for joiners and for those who came back, 1 for each.
+    weight_minted: float
     #: What two peers hold at once, since one falsely declared the other dead. 0 once they have met.
     weight_contested: float
     #: The largest relative error in the conservation of x and w, after any event.
@@ -44,12 +46,14 @@ class Result:
     trace: str
     #: (virtual seconds, disagreement), once per nominal step.
     curve: list[tuple[float, float]]
+    #: (virtual seconds, what happened).
+    incidents: list[tuple[float, str]]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as the command line prints it."""
         head = {key: getattr(self.scenario, key) for key in ("peers", "steps", "seed", "topology", "algorithm")}
         own = {field.name: getattr(self, field.name) for field in fields(self)}
-        figures = {key: _plain(value) for key, value in own.items() if key not in ("scenario", "curve")}
+        figures = {key: _plain(value) for key, value in own.items() if key not in ("scenario", "curve", "incidents")}
         return {**head, **figures}
 
 

@@ -68,6 +68,24 @@ class Scenario:
         for what, rank in named:
             if rank not in known:
                 raise SettingsError(f"{what}: there is no rank {rank}; ranks are 0 to {self.peers - 1} and joiners")
+        self._check_moments()
+        if self.settings.share < 1 and self.shards == 1:
+            raise SettingsError("a share of one shard is all of it: cut the numbers into more shards")
+
+    def _check_moments(self) -> None:
+        """Refuse what would never happen: silence would look like resilience."""
+        kills = {kill.rank: kill for kill in self.kills}
         for restart in self.restarts:
-            if restart.rank not in {kill.rank for kill in self.kills}:
+            kill = kills.get(restart.rank)
+            if kill is None:
                 raise SettingsError(f"restart: rank {restart.rank} is never killed, so it cannot come back")
+            if kill.at.in_steps == restart.at.in_steps and restart.at.value <= kill.at.value:
+                raise SettingsError(f"restart: rank {restart.rank} is killed only after that")
+        if len(kills) + len(self.restarts) < len(self.kills):
+            raise SettingsError("kill: a rank is killed twice and not restarted in between")
+        named: list[tuple[str, Incident | Pause | Cut]] = [("kill", one) for one in self.kills]
+        named += [("restart", one) for one in self.restarts] + [("join", one) for one in self.joins]
+        named += [("pause", one) for one in self.pauses] + [("cut", one) for one in self.cuts]
+        for what, one in named:
+            if one.at.in_steps and one.at.value > self.steps:
+                raise SettingsError(f"{what}: step {one.at.value:g} never comes; the run has {self.steps} steps")

@@ -21,7 +21,7 @@ import xxhash
 
 from gossip import events
 from gossip.core import Core
-from gossip.errors import GossipError, InvariantError
+from gossip.errors import InvariantError
 from gossip.events import Effect, Event
 from gossip.faults import Moment
 from gossip.mass import Layout, Mass, Values
@@ -34,7 +34,7 @@ from gossip.simulation.result import Result
 from gossip.simulation.scenario import Scenario
 from gossip.view import Roster
 from gossip.wire import Buffer
-from topologies import Schedule, UnsupportedSize
+from topologies import Schedule, TopologyError
 from topologies import parse as parse_topology
 from topologies.draws import draw, draw_array
 
@@ -104,10 +104,10 @@ class Swarm:
         self._measure()
 
     def _schedule(self, n: int) -> Schedule:
-        """Plan for n members; where the topology has no such size any more, base takes over."""
+        """Plan for n members; where the topology does not exist for so many any more, base takes over."""
         try:
             return parse_topology(self.scenario.topology, n, seed=self.scenario.seed)
-        except UnsupportedSize:
+        except TopologyError:
             if n == self.scenario.peers:
                 raise
             return parse_topology("base", n)
@@ -139,6 +139,7 @@ class Swarm:
             self._policy,
             self.scenario.settings,
             turns=None if donor is None else donor.turns,
+            now=self.now,
         )
         core.step = 0 if donor is None else donor.step
         self.processes[rank] = Process(core)
@@ -155,8 +156,9 @@ class Swarm:
             self._record(rank, event, effects)
             self.accounts.after(core, effects)
             self._audit(core)
-        except GossipError as error:
-            raise InvariantError(f"seed {self.scenario.seed}, t = {self.now:.6f}: {error}") from error
+        except InvariantError as error:
+            where = f"seed {self.scenario.seed}, t = {self.now:.6f}, peer {rank}"
+            raise InvariantError(f"{where}: {error.message}", error.history or core.history()) from error
         for effect in effects:
             if isinstance(effect, events.Send):
                 for arrival, frames in self.network.carry(self.now, rank, effect.to.rank, effect.frames):
@@ -164,6 +166,8 @@ class Swarm:
             elif isinstance(effect, events.Proceed):
                 self._note_weights(core)
                 self._train(rank)
+            elif isinstance(effect, events.Reincarnated):
+                self._incidents.announce(effect.address)
         self._arm(rank, process)
 
     # The loop
@@ -208,7 +212,7 @@ class Swarm:
             self._weight_min = min(self._weight_min, *core.mass.weights)
             self._weight_max = max(self._weight_max, *core.mass.weights)
 
-    def _runs(self, rank: int, process: Process, again: Callable[[], None]) -> bool:
+    def runs(self, rank: int, process: Process, again: Callable[[], None]) -> bool:
         """Whether the process can act now; if it is paused it will try ``again`` afterwards."""
         if not process.alive or self.processes.get(rank) is not process:
             return False
@@ -225,7 +229,7 @@ class Swarm:
             self.at(deadline, partial(self._tick, rank, process))
 
     def _tick(self, rank: int, process: Process) -> None:
-        if self._runs(rank, process, partial(self._tick, rank, process)):
+        if self.runs(rank, process, partial(self._tick, rank, process)):
             process.tick_at = _NEVER
             deadline = process.core.deadline
             if deadline is not None and deadline <= self.now:
@@ -235,7 +239,7 @@ class Swarm:
 
     def _deliver(self, rank: int, frames: Sequence[Buffer]) -> None:
         process = self.processes.get(rank)
-        if process is not None and self._runs(rank, process, partial(self._deliver, rank, frames)):
+        if process is not None and self.runs(rank, process, partial(self._deliver, rank, frames)):
             self.feed(rank, events.Received(frames))
 
     # Training
@@ -250,7 +254,7 @@ class Swarm:
     def _trained(self, rank: int, process: Process) -> None:
         if self.now > self._ends_at:
             process.finished = True
-        elif self._runs(rank, process, partial(self._trained, rank, process)):
+        elif self.runs(rank, process, partial(self._trained, rank, process)):
             if self._incidents.before_step(rank, process):
                 self.feed(rank, events.StepFinished())
             elif process.alive:  # paused just now
@@ -299,7 +303,7 @@ class Swarm:
         if self._ends_at == _NEVER:
             if finished == len(living):
                 self._ends_at = self.now
-            elif 2 * finished > len(living):
+            elif 2 * finished >= len(living):
                 self._ends_at = _GRACE * self.now
         if finished < len(living):
             self.at(self.now + self.scenario.step_seconds, self._measure)
@@ -312,6 +316,7 @@ class Swarm:
             scenario=self.scenario,
             weight_total=self.accounts.weight / shards,
             weight_written_off=self.accounts.written_off / shards,
+            weight_minted=self.accounts.minted / shards,
             weight_contested=self.accounts.contested / shards,
             mass_error=self._worst,
             weight_min=self._weight_min,
@@ -327,4 +332,5 @@ class Swarm:
             wall_seconds=wall,
             trace=self._trace.hexdigest(),
             curve=self._curve,
+            incidents=self._incidents.log,
         )

@@ -7,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossip.arrivals import Estimate, Lateness
+from gossip.settings import Settings
 from gossip.waiting import Waiting
 
 seconds = st.floats(0, 100)
+
+
+def patient(ceiling: float) -> Settings:
+    """Two step times, below a ceiling."""
+    return Settings(wait_ceiling=ceiling, patience=2.0, wait_floor=0.0)
 
 
 def estimate(*observed: float) -> Estimate:
@@ -88,7 +94,7 @@ def wanting(lag: int | None = 0) -> Waiting:
     """Return a waiting that wants turn 0 of rank 1 since time 0 with a ceiling of 8 s."""
     waiting = Waiting(2, lag)
     waiting.pushed(0, 0, 0.0)
-    waiting.want(1, 0, 0, 0.0, 8.0, 2.0)
+    waiting.want(1, 0, 0, 0.0, patient(8.0))
     return waiting
 
 
@@ -116,7 +122,7 @@ def test_a_wait_does_not_end_with_the_arrival_of_something_else(rank: int, shard
 
 def test_an_earlier_turn_does_not_end_a_wait() -> None:
     waiting = Waiting(1, 0)
-    waiting.want(1, 0, 5, 0.0, 8.0, 2.0)
+    waiting.want(1, 0, 5, 0.0, patient(8.0))
     waiting.arrived(1, 0, 4, 1.0)
     assert waiting
 
@@ -125,9 +131,9 @@ def test_what_is_there_is_not_waited_for() -> None:
     waiting = Waiting(1, 0)
     waiting.arrived(1, 0, 5, 0.0)
     waiting.arrived(1, 0, 2, 0.0)
-    waiting.want(1, 0, 5, 1.0, 8.0, 2.0)
+    waiting.want(1, 0, 5, 1.0, patient(8.0))
     assert not waiting
-    waiting.want(1, 0, 6, 1.0, 8.0, 2.0)
+    waiting.want(1, 0, 6, 1.0, patient(8.0))
     assert waiting
 
 
@@ -141,7 +147,7 @@ def test_a_wait_expires_at_its_time_and_not_before() -> None:
 
 def test_the_first_of_several_deadlines_counts() -> None:
     waiting = wanting()
-    waiting.want(2, 0, 0, 0.0, 3.0, 2.0)
+    waiting.want(2, 0, 0, 0.0, patient(3.0))
     assert (waiting.deadline, waiting.ranks) == (3.0, {1, 2})
     waiting.expire(3.0)
     assert (waiting.deadline, waiting.ranks) == (8.0, {1})
@@ -150,11 +156,11 @@ def test_the_first_of_several_deadlines_counts() -> None:
 def test_our_own_steps_are_the_measure_of_patience() -> None:
     waiting = Waiting(1, 0)
     waiting.step_ended(5.0)
-    waiting.want(1, 0, 0, 5.0, 8.0, 2.0)
+    waiting.want(1, 0, 0, 5.0, patient(8.0))
     assert waiting.deadline == 13.0, "no step was seen from its beginning yet"
     waiting.step_began(6.0)
     waiting.step_ended(7.0)
-    waiting.want(2, 0, 0, 7.0, 8.0, 2.0)
+    waiting.want(2, 0, 0, 7.0, patient(8.0))
     assert waiting.deadline == 9.0
 
 
@@ -173,7 +179,7 @@ def test_a_parcel_within_the_lag_is_not_late() -> None:
     waiting.pushed(0, 0, 0.0)
     waiting.pushed(0, 1, 10.0)
     waiting.arrived(1, 0, 0, 10.5)  # half a second after it was wanted, and not ten and a half
-    waiting.want(1, 0, 1, 20.0, 3.0, 2.0)
+    waiting.want(1, 0, 1, 20.0, patient(3.0))
     assert waiting.deadline == 21.5
 
 
@@ -193,7 +199,7 @@ def test_a_policy_that_never_waits_learns_nothing() -> None:
 def test_one_that_skips_turns_counts_as_slow() -> None:
     waiting = wanting()
     waiting.expire(8.0)
-    waiting.want(1, 0, 1, 10.0, 8.0, 2.0)
+    waiting.want(1, 0, 1, 10.0, patient(8.0))
     assert not waiting, "turn 0 never came, neither in time nor late"
 
 
@@ -202,16 +208,24 @@ def test_one_that_came_late_is_not_taken_for_one_that_skips() -> None:
     waiting.expire(8.0)
     waiting.pushed(0, 1, 9.0)
     waiting.arrived(1, 0, 0, 9.5)
-    waiting.want(1, 0, 1, 10.0, 100.0, 2.0)
+    waiting.want(1, 0, 1, 10.0, patient(100.0))
     assert waiting.ranks == {1}
 
 
 def test_the_dead_are_neither_waited_for_nor_remembered() -> None:
     waiting = wanting()
-    waiting.want(2, 0, 0, 0.0, 8.0, 2.0)
+    waiting.want(2, 0, 0, 0.0, patient(8.0))
     waiting.arrived(1, 1, 30, 9.0)
     waiting.forget(1)
     assert waiting.ranks == {2}
-    waiting.want(1, 1, 0, 10.0, 8.0, 2.0)
+    waiting.want(1, 1, 0, 10.0, patient(8.0))
     assert waiting.ranks == {1, 2}, "a new life starts from turn 0 and is unknown"
     assert not any(key[0] == 1 for key in waiting._latest)
+
+
+def test_with_steps_of_no_time_a_neighbour_is_still_worth_the_floor() -> None:
+    waiting = Waiting(1, 0)
+    waiting.step_began(0.0)
+    waiting.step_ended(0.0)
+    waiting.want(1, 0, 0, 5.0, Settings(wait_floor=0.25))
+    assert waiting.deadline == 5.25

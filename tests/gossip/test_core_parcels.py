@@ -129,13 +129,17 @@ def test_the_resend_interval_is_learned_from_the_round_trip() -> None:
 
 
 def test_of_a_parcel_that_was_sent_twice_no_round_trip_is_learned() -> None:
-    hand = Hand(1.0, 3.0, turns=[ONE_WAY], algorithm="osgp", resend_first=1.0)
+    hand = Hand(1.0, 3.0, turns=[ONE_WAY], algorithm="osgp", resend_first=1.0, weight_floor=0.0)
     hand.step(0)
     hand.tick(0, 1.0)
     hand.now = 1.01
     hand.settle()
     hand.step(0)
-    assert hand.cores[0].deadline == pytest.approx(1.01 + 1.0)
+    assert hand.cores[0].deadline == pytest.approx(1.01 + 2.0), "as long as the one before took, and no round trip"
+    hand.now = 1.51
+    hand.settle()
+    hand.step(0)
+    assert hand.cores[0].deadline == pytest.approx(1.51 + 0.5 + 4 * 0.25), "learned at the first attempt"
 
 
 def test_no_parcel_is_sent_again_at_once_however_fast_the_network() -> None:

@@ -9,7 +9,7 @@ from hand_swarm import CIRCLE, ONE_WAY, RUN, Hand, only, parcel, sealed
 
 from gossip import events
 from gossip.errors import Reason
-from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
+from gossip.messages import Ack, Address, Fence, Hello, Message, Pass, Refusal
 from gossip.rejections import Rejections
 from gossip.wire import Codec
 
@@ -85,8 +85,8 @@ def test_a_message_of_somebody_who_was_declared_dead(message: Message) -> None:
     hand = two()
     hand.feed(0, events.PeerDied(Address(1, 0)))
     assert rejected(hand, 0, message) is Reason.STALE
-    # Only a parcel is worth telling its sender: it holds mass that two would count.
-    assert hand.mail() == ([Fence(Address(0, 0), Address(1, 0))] if isinstance(message, Parcel) else [])
+    # Who deals with us is told, even if it only passes, or it would never know. A hello is the answer to a fence.
+    assert hand.mail() == ([] if isinstance(message, Hello) else [Fence(Address(0, 0), Address(1, 0))])
 
 
 @pytest.mark.parametrize("incarnation", [0, 1, 3, 9])

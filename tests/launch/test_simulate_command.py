@@ -232,7 +232,7 @@ def test_the_examples_of_the_help_run(capsys: Capture, tmp_path: Path) -> None:
     for line in lines:
         argv = shlex.split(line.replace("run.svg", str(tmp_path / "run.svg")))[1:]
         argv[argv.index("--peers") + 1] = str(min(64, int(argv[argv.index("--peers") + 1])))
-        said(capsys, *argv, "--steps", "5")
+        said(capsys, *argv, "--steps", "60")
 
 
 def test_when_all_are_dead_the_json_is_still_json(capsys: pytest.CaptureFixture[str]) -> None:

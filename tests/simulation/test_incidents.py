@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gossip.errors import SettingsError
-from gossip.faults import parse_cut, parse_incident, parse_pause
+from gossip.faults import parse_cut, parse_incident, parse_pause, parse_straggler
+from gossip.settings import Settings
 from gossip.simulation import Scenario, simulate
 from gossip.simulation.swarm import Swarm
 
@@ -72,6 +73,52 @@ def test_a_false_death_is_healed_by_a_new_incarnation(seed: int) -> None:
     assert result.steps_per_peer["max"] == 200
 
 
+@pytest.mark.parametrize("algorithm", ["sgp", "osgp", "adpsgd"])
+@pytest.mark.parametrize("topology", ["ring", "one-peer-exponential", "base", "bidirectional-ring", "epidemic"])
+def test_who_was_thought_dead_is_back_in_every_view(topology: str, algorithm: str) -> None:
+    """Also in the views of those that the schedule never lets it meet."""
+    scenario = Scenario(peers=8, steps=200, topology=topology, algorithm=algorithm, loss=0.1)
+    swarm = Swarm(replace(scenario, pauses=(parse_pause("3@20+2s"),)))
+    result = swarm.run()
+    views = {tuple(process.core.view.members.items()) for process in swarm.processes.values()}
+    assert views == {tuple((rank, int(rank == 3)) for rank in range(8))}
+    assert result.disagreement < 1e-2
+
+
+@pytest.mark.parametrize("topology", ["random-regular:d=3", "hierarchical:groups=4+4", "hypercube"])
+def test_a_death_and_a_join_leave_any_topology_standing(topology: str) -> None:
+    scenario = Scenario(peers=8, steps=60, topology=topology, algorithm="osgp", kills=(parse_incident("3@10"),))
+    assert simulate(scenario).steps_per_peer["min"] == 60
+    joined = replace(scenario, kills=(), joins=(parse_incident("8@10"),))
+    assert simulate(joined).weight_total == pytest.approx(9)
+
+
+def test_nobody_waits_long_in_its_first_step() -> None:
+    """Neither a founder whose neighbour died at once, nor one of many joiners who do not know each other yet."""
+    many = tuple(parse_incident(f"{8 + i}@20") for i in range(10))
+    for scenario in (
+        Scenario(peers=8, steps=50, kills=(parse_incident("3@1"),), detect=20.0),
+        Scenario(peers=8, steps=50, joins=many),
+    ):
+        result = simulate(scenario)
+        assert result.curve[-1][0] < 2.5 * 50 * scenario.step_seconds
+
+
+def test_a_restart_waits_for_its_kill() -> None:
+    """A kill counts the peer's own steps, a restart nominal ones; a slow peer dies later than it is to come back."""
+    slow = replace(CALM, stragglers=(parse_straggler("3=2x"),))
+    swarm = Swarm(replace(slow, kills=(parse_incident("3@50"),), restarts=(parse_incident("3@60"),)))
+    result = swarm.run()
+    assert swarm.processes[3].core.me.incarnation == 1
+    assert [what for _, what in result.incidents] == ["kill 3", "restart 3"]
+
+
+def test_parcels_that_take_longer_than_the_first_resend_are_not_sent_twice_for_ever() -> None:
+    slow = Scenario(peers=4, steps=200, algorithm="adpsgd", delay=(0.3, 0.3))
+    patient = replace(slow, settings=Settings(resend_first=2.0))
+    assert simulate(slow).messages < 1.1 * simulate(patient).messages
+
+
 def test_a_pause_that_nobody_notices_changes_no_incarnation() -> None:
     swarm = Swarm(replace(CALM, pauses=(parse_pause("5@60+300ms"),)))
     result = swarm.run()
@@ -130,6 +177,11 @@ def test_a_slow_link_slows_what_is_pushed_and_no_queue_grows() -> None:
         ({"kills": (parse_incident("16@5"),)}, "no rank 16"),
         ({"joins": (parse_incident("3@5"),)}, "there already"),
         ({"restarts": (parse_incident("3@5"),)}, "never killed"),
+        ({"kills": (parse_incident("3@9"),), "restarts": (parse_incident("3@5"),)}, "killed only after"),
+        ({"kills": (parse_incident("3@9"), parse_incident("3@20"))}, "killed twice"),
+        ({"kills": (parse_incident("3@201"),)}, "step 201 never comes"),
+        ({"cuts": (parse_cut("0|1@999+1"),)}, "step 999 never comes"),
+        ({"settings": Settings(share=0.5)}, "a share of one shard"),
         ({"loss": 1.0}, "less than 100%"),
         ({"cuts": (parse_cut("0|99@1+1"),)}, "no rank 99"),
         ({"bandwidth": 0.0}, "more than 0 bytes"),

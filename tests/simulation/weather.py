@@ -47,5 +47,5 @@ def storm(seed: int) -> Scenario:
         joins=tuple(joins),
         pauses=tuple(pauses),
         cuts=tuple(cuts),
-        settings=Settings(share=(1.0, 0.5, 0.25)[pick(3, 25)]),
+        settings=Settings(share=(1.0, 0.5, 0.25)[pick(3, 25)] if shards > 1 else 1.0),
     )

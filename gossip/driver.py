@@ -1,0 +1,151 @@
+"""Runs a core on a transport: the one thread, and the one loop, that touches either.
+
+The trainer's side is three calls. `step` hands the values over and returns when the core says `Proceed`, with whatever
+had arrived merged in; `post` raises an event of membership; `close` ends everything. They go through a queue, and
+the loop is woken for them, so a trainer never waits for a socket.
+
+Should the loop fail, nothing is swallowed: the next call of the trainer raises what happened.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+
+from gossip import events
+from gossip.core import Core
+from gossip.errors import GossipError
+from gossip.events import Effect, Event
+from gossip.transport import Transport
+
+__all__ = ["Driver", "DriverError"]
+
+#: Messages taken in before the loop looks at the trainer's calls again.
+_BATCH = 64
+
+
+class DriverError(GossipError):
+    """The driver is closed, or its loop failed."""
+
+
+class Driver:
+    """A core, a transport, and the thread that joins them."""
+
+    def __init__(
+        self,
+        core: Core,
+        transport: Transport,
+        *,
+        listen: Callable[[Effect], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take a core and a transport over; nobody else may touch them until `close`.
+
+        Args:
+            core: the protocol of this peer.
+            transport: connected to the peers already.
+            listen: is called, in the driver's thread, with each effect that is not a message.
+            clock: monotonic seconds.
+        """
+        self._core = core
+        self._transport = transport
+        self._listen = listen
+        self._clock = clock
+        self._posted: deque[Event] = deque()
+        self._proceed = threading.Event()
+        self._idle = threading.Event()
+        self._stop = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"gossip-{core.me.rank}", daemon=True)
+
+    def __enter__(self) -> Driver:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def step(self, timeout: float | None = None) -> None:
+        """Hand a finished step over; return when the next one may start."""
+        self._proceed.clear()
+        self.post(events.StepFinished())
+        finished = self._proceed.wait(timeout)
+        self._raise_failure()
+        if not finished:
+            raise DriverError(f"the step was not over after {timeout} seconds")
+
+    def post(self, event: Event) -> None:
+        """Raise an event in the core, from any thread."""
+        self._raise_failure()
+        if self._stop:
+            raise DriverError("the driver is closed")
+        self._posted.append(event)
+        self._transport.wake()
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until every parcel that was sent is answered; return whether that came about in time."""
+        deadline = self._clock() + timeout
+        while not self._idle.wait(0.05):
+            self._raise_failure()
+            if self._clock() > deadline:
+                return False
+        return True
+
+    def close(self) -> None:
+        """End the loop and the transport; the core is the caller's again. What is in flight stays in its outbox."""
+        self._stop = True
+        self._transport.wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+        else:
+            self._transport.close()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise DriverError(f"the gossip thread failed: {self._failure!r}") from self._failure
+
+    def _run(self) -> None:
+        try:
+            while not self._stop:
+                self._turn()
+        except BaseException as failure:  # noqa: BLE001 - whatever it is, the trainer's thread raises it
+            self._failure = failure
+        finally:
+            self._transport.close()
+            self._proceed.set()
+
+    def _turn(self) -> None:
+        """Take in what there is to take in, then wait for more."""
+        while self._posted:
+            self._handle(self._posted.popleft())
+        for _ in range(_BATCH):
+            frames = self._transport.receive()
+            if frames is None:
+                break
+            self._handle(events.Received(frames))
+        else:
+            return  # there may be more, and the trainer may have called
+        deadline = self._core.deadline
+        if deadline is not None and deadline <= self._clock():
+            self._handle(events.Tick())
+            deadline = self._core.deadline
+        if self._posted:
+            return
+        (self._idle.clear if len(self._core.outbox) else self._idle.set)()
+        self._transport.wait(None if deadline is None else deadline - self._clock())
+
+    def _handle(self, event: Event) -> None:
+        if not isinstance(event, events.Received):
+            self._idle.clear()
+        for effect in self._core.handle(event, self._clock()):
+            if isinstance(effect, events.Send):
+                self._transport.send(effect.to.rank, effect.frames)
+            elif isinstance(effect, events.Proceed):
+                self._proceed.set()
+            elif self._listen is not None:
+                self._listen(effect)

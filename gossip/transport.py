@@ -1,0 +1,250 @@
+"""How frames get from peer to peer: the one module that knows ZeroMQ.
+
+The contract of a `Transport`, which the protocol core is built for:
+
+- a message may be lost, doubled, late or out of order; but it arrives whole, frame by frame as it was sent, or not at
+  all;
+- `send` never blocks: what cannot be taken now is dropped, and it says so;
+- nothing is queued for a peer that is not connected, so nothing piles up for the dead;
+- only the thread that owns a transport calls it, save for `wake`.
+
+ZeroMQ: one PULL socket is bound, and one PUSH is connected to each peer that is sent to. Every conversation is two
+one-way streets, so there is no identity to hand over when a peer restarts.
+
+With keys every connection is encrypted and authenticated by CURVE: a PUSH knows the key of the peer it connects to, and
+the PULL admits only keys on its list, by ZAP at the handshake and again for every message, so that a key which
+is revoked is out at once. Without keys it binds to loopback only, unless insecurity is asked for by name.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import zmq
+import zmq.utils.z85
+
+from gossip.endpoint import Endpoint
+from gossip.errors import GossipError, SettingsError
+from gossip.keys import KeyPair
+from gossip.wire import HEADER_LIMIT, Buffer
+
+__all__ = ["Transport", "TransportError", "ZmqTransport", "new_keys"]
+
+_ZAP = "inproc://zeromq.zap.01"
+
+
+class TransportError(GossipError):
+    """A socket could not be set up: the address, not the protocol, is at fault."""
+
+
+class Transport(Protocol):
+    """What the driver needs; see the module for what is promised."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where others reach this one."""
+
+    def connect(self, rank: int, endpoint: Endpoint, key: bytes | None = None) -> None:
+        """Make a rank reachable, or reachable somewhere else."""
+
+    def disconnect(self, rank: int) -> None:
+        """Forget a rank and all that was queued for it."""
+
+    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
+        """Send without blocking; return False if the message was dropped right away."""
+
+    def receive(self) -> Sequence[Buffer] | None:
+        """Return a message that has arrived, or None."""
+
+    def wait(self, timeout: float | None) -> None:
+        """Return when a message is there, `wake` was called, or so many seconds have passed."""
+
+    def wake(self) -> None:
+        """End a `wait` from another thread."""
+
+    def close(self) -> None:
+        """Give everything back, at once, whatever state it is in."""
+
+
+def new_keys() -> KeyPair:
+    """Make a new key pair."""
+    return KeyPair(*zmq.curve_keypair())
+
+
+class ZmqTransport:
+    """Frames over TCP by ZeroMQ."""
+
+    #: Messages that may be queued for one peer inside ZeroMQ. The core bounds the bytes; this bounds resends.
+    _QUEUE = 64
+
+    def __init__(
+        self,
+        bind: Endpoint,
+        *,
+        advertise: str | None = None,
+        keys: KeyPair | None = None,
+        admitted: Iterable[bytes] = (),
+        insecure: bool = False,
+        largest: int = 64 << 20,
+    ) -> None:
+        """Bind.
+
+        Args:
+            bind: the interface and port to listen on.
+            advertise: the host by which others reach this one, if it is not the one it binds to.
+            keys: this peer's identity; without it nothing is encrypted.
+            admitted: the public keys that may connect.
+            insecure: let a bind to other interfaces than loopback do without keys.
+            largest: frames beyond so many bytes end the connection that they come over.
+        """
+        if keys is None and not insecure and not bind.is_loopback:
+            raise SettingsError(
+                f"{bind} can be reached from other machines, and there are no keys: make some with "
+                "'gossip keygen DIR', or say insecure by name"
+            )
+        self._keys = keys
+        self._admitted = {bytes(key) for key in admitted}
+        self._context = zmq.Context(io_threads=1)
+        self._peers: dict[int, zmq.Socket[bytes]] = {}
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._poller = zmq.Poller()
+        self._poller.register(self._wake_out, zmq.POLLIN)
+        self._zap: zmq.Socket[bytes] | None = None
+        try:
+            if keys is not None:
+                self._zap = self._context.socket(zmq.REP)
+                self._zap.setsockopt(zmq.LINGER, 0)
+                self._zap.bind(_ZAP)
+                self._poller.register(self._zap, zmq.POLLIN)
+            self._inlet = self._context.socket(zmq.PULL)
+            self._set_up(self._inlet)
+            self._inlet.setsockopt(zmq.MAXMSGSIZE, max(largest, HEADER_LIMIT))
+            self._inlet.setsockopt(zmq.IPV6, bind.is_ipv6)
+            if keys is not None:
+                self._inlet.setsockopt(zmq.CURVE_SERVER, 1)
+                self._inlet.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
+                self._inlet.setsockopt(zmq.ZAP_DOMAIN, b"gossip")
+            self._inlet.bind(f"tcp://{_numeric(bind)}")
+            self._poller.register(self._inlet, zmq.POLLIN)
+        except (zmq.ZMQError, OSError) as error:
+            self.close()
+            raise TransportError(f"cannot listen on {bind}: {error}") from error
+        bound = Endpoint.parse(self._inlet.getsockopt_string(zmq.LAST_ENDPOINT).removeprefix("tcp://"))
+        self._endpoint = Endpoint(advertise or bind.host, bound.port)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where others reach this one; the port is the real one, also where any was asked for."""
+        return self._endpoint
+
+    def admit(self, key: bytes) -> None:
+        """Let the bearer of a public key in from now on."""
+        self._admitted.add(bytes(key))
+
+    def revoke(self, key: bytes) -> None:
+        """Let the bearer of a public key in no more, nor anything that it has sent and we have not read."""
+        self._admitted.discard(bytes(key))
+
+    def connect(self, rank: int, endpoint: Endpoint, key: bytes | None = None) -> None:
+        """Make a rank reachable, or reachable somewhere else; with keys, only who has the key can be it."""
+        if (key is None) != (self._keys is None):
+            raise SettingsError(f"rank {rank}: either all peers have keys or none")
+        self.disconnect(rank)
+        outlet = self._context.socket(zmq.PUSH)
+        self._set_up(outlet)
+        outlet.setsockopt(zmq.IPV6, True)
+        outlet.setsockopt(zmq.IMMEDIATE, 1)
+        outlet.setsockopt(zmq.RECONNECT_IVL, 50)
+        outlet.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
+        if self._keys is not None and key is not None:
+            outlet.setsockopt(zmq.CURVE_SERVERKEY, key)
+            outlet.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.public)
+            outlet.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret)
+        try:
+            outlet.connect(f"tcp://{endpoint}")
+        except zmq.ZMQError as error:
+            outlet.close(linger=0)
+            raise TransportError(f"cannot connect to rank {rank} at {endpoint}: {error}") from error
+        self._peers[rank] = outlet
+
+    def disconnect(self, rank: int) -> None:
+        """Forget a rank and all that was queued for it."""
+        outlet = self._peers.pop(rank, None)
+        if outlet is not None:
+            outlet.close(linger=0)
+
+    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
+        """Send without blocking or copying; return False if the rank is unknown, not connected, or its queue full."""
+        outlet = self._peers.get(rank)
+        if outlet is None:
+            return False
+        try:
+            outlet.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return False
+        return True
+
+    def receive(self) -> Sequence[Buffer] | None:
+        """Return a message that has arrived from somebody admitted, uncopied, or None."""
+        while True:
+            try:
+                frames = self._inlet.recv_multipart(flags=zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return None
+            if self._keys is None or frames[0].get("User-Id") in {key.decode() for key in self._admitted}:
+                return [frame.buffer for frame in frames]
+
+    def wait(self, timeout: float | None) -> None:
+        """Return when a message is there, `wake` was called, or so many seconds have passed."""
+        milliseconds = None if timeout is None else max(0, math.ceil(timeout * 1000))
+        ready = dict(self._poller.poll(milliseconds))
+        if self._wake_out.fileno() in ready:
+            self._wake_out.recv(4096)
+        if self._zap is not None and self._zap in ready:
+            self._authenticate(self._zap)
+
+    def wake(self) -> None:
+        """End a `wait` from another thread."""
+        try:
+            self._wake_in.send(b"!")
+        except (BlockingIOError, OSError):
+            return  # it is awake, or closed
+
+    def close(self) -> None:
+        """Give everything back, at once; calling it again does nothing."""
+        self._context.destroy(linger=0)
+        self._wake_in.close()
+        self._wake_out.close()
+
+    def _set_up(self, one: zmq.Socket[bytes]) -> None:
+        one.setsockopt(zmq.LINGER, 0)
+        one.setsockopt(zmq.SNDHWM, self._QUEUE)
+        one.setsockopt(zmq.RCVHWM, self._QUEUE)
+        # Who is refused at the handshake hears nothing more, gives up after this, and comes again.
+        one.setsockopt(zmq.HANDSHAKE_IVL, 3_000)
+        # A connection whose other end has vanished without a word is given up after 10 seconds.
+        one.setsockopt(zmq.HEARTBEAT_IVL, 2_000)
+        one.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
+
+    def _authenticate(self, zap: zmq.Socket[bytes]) -> None:
+        """Answer a handshake: ZeroMQ's RFC 27. The user id that goes with each message is the key."""
+        version, request, _, _, _, mechanism, *credentials = zap.recv_multipart()
+        key = zmq.utils.z85.encode(credentials[0]) if mechanism == b"CURVE" and credentials else b""
+        if key in self._admitted:
+            zap.send_multipart([version, request, b"200", b"OK", key, b""])
+        else:
+            # 300, not 400: a peer that is refused may come again, for it may have been admitted by then.
+            zap.send_multipart([version, request, b"300", b"not admitted", b"", b""])
+
+
+def _numeric(bind: Endpoint) -> Endpoint:
+    """Return what to bind to: ZeroMQ takes names of interfaces there, so names of hosts are looked up first."""
+    if bind.is_ipv6 or bind.host.replace(".", "").isdigit():
+        return bind
+    found = socket.getaddrinfo(bind.host, None, socket.AF_INET, socket.SOCK_STREAM)
+    return Endpoint(str(found[0][4][0]), bind.port)
