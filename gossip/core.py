@@ -106,7 +106,8 @@ class Core:
         self._round_trips: dict[int, Estimate] = {}
         #: By rank, how often the last parcel had to be sent, while that says more than the round trips do.
         self._attempts: dict[int, int] = {}
-        self._history: deque[tuple[float, str, object]] = deque(maxlen=64)
+        #: Types and addresses only: a frame kept here would keep its memory.
+        self._history: deque[tuple[float, type, Sequence[Address | type]]] = deque(maxlen=64)
         self._effects: list[Effect] = []
         self._new_life()
 
@@ -139,7 +140,7 @@ class Core:
                 self._waiting.step_began(now)
                 self._effects.append(events.Proceed(self.step))
         effects, self._effects = self._effects, []
-        self._history.append((now, type(event).__name__, " ".join([type(effect).__name__ for effect in effects])))
+        self._history.append((now, type(event), [type(effect) for effect in effects]))
         return effects
 
     @property
@@ -262,7 +263,7 @@ class Core:
 
     def _accept(self, message: Message, now: float) -> None:
         origin, destination = message.origin, message.destination
-        self._history.append((now, type(message).__name__, (origin, destination)))
+        self._history.append((now, type(message), (origin, destination)))
         if destination.rank != self.me.rank or origin.rank == self.me.rank or not self.view.known(origin.rank):
             raise Rejected(Reason.STRANGER, f"from {origin.rank} to {destination.rank}", origin.rank)
         if self.view.fenced(origin) and not isinstance(message, Fence):
@@ -417,7 +418,11 @@ class Core:
 
     def history(self) -> list[str]:
         """Return the recent events, oldest first, as an `InvariantError` shows them."""
-        return [f"{now:.6f} {what} {detail}" for now, what, detail in self._history]
+        lines = []
+        for now, what, details in self._history:
+            said = [one.__name__ if isinstance(one, type) else f"{one.rank}.{one.incarnation}" for one in details]
+            lines.append(f"{now:.6f} {what.__name__} {' '.join(said)}")
+        return lines
 
     def validate_state(self) -> None:
         """Raise an `InvariantError` with the recent history if anything contradicts itself."""

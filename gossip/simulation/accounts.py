@@ -134,15 +134,15 @@ class Accounts:
     def _refresh(self, core: Core) -> None:
         total: Amount = np.empty(1 + self._layout.size)
         total[0] = sum(core.mass.weights)
-        total[1:] = core.mass.values
         for (start, stop), weight in zip(self._layout.bounds, core.mass.weights, strict=True):
-            total[1 + start : 1 + stop] *= weight
+            np.multiply(core.mass.values[start:stop], weight, out=total[1 + start : 1 + stop])
         flying = [entry.parcel for entry in core.outbox]
         for pile in core.inbox:
             self._add(total, pile, 1)
         for parcel in flying:
             self._add(total, parcel, 1)
-        self._off += total - self._totals[core.me.rank]
+        self._off += total
+        self._off -= self._totals[core.me.rank]
         self._totals[core.me.rank] = total
         self._flying[core.me.rank] = flying
 

@@ -42,7 +42,7 @@ class Network:
     ) -> list[tuple[float, Sequence[Buffer]]]:
         """Return when which copies of the message arrive: none if it is lost, two if it is doubled."""
         number = self.messages
-        size = sum(len(frame) for frame in frames) + _OVERHEAD
+        size = sum(map(len, frames)) + _OVERHEAD
         self.messages += 1
         self.bytes += size
         if (self._cuts and not self.reachable(sender, receiver)) or self._happens(self._scenario.loss, number, 0):

@@ -25,7 +25,7 @@ from gossip.wire import Codec
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 #: Nothing here takes longer than this unless it hangs.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass

@@ -19,7 +19,7 @@ from gossip.settings import Settings
 @pytest.mark.parametrize(("n", "topology"), [(2, "ring"), (4, "one-peer-exponential"), (8, "base"), (3, "complete")])
 def test_exact_topologies_give_the_exact_average(n: int, topology: str, encrypted: bool) -> None:
     # Followed to the letter: without the floor, and without the limits that a parcel which comes early can run into.
-    settings = Settings(wait_floor=10.0, wait_ceiling=10.0, weight_floor=0.0, weight_cap=1e5, inbox_bytes=1 << 20)
+    settings = Settings(wait_floor=60.0, wait_ceiling=60.0, weight_floor=0.0, weight_cap=1e5, inbox_bytes=1 << 20)
     with swarm(n, topology=topology, encrypted=encrypted, settings=settings) as engines:
         together(engines, steps(6))
         assert all(engine.driver.flush(PATIENCE) for engine in engines)
@@ -48,7 +48,7 @@ def test_mass_is_accounted_for_over_all_engines(algorithm: str) -> None:
 
 
 def test_a_large_parcel_crosses_uncopied_and_whole() -> None:
-    settings = Settings(wait_floor=10.0, wait_ceiling=10.0)
+    settings = Settings(wait_floor=60.0, wait_ceiling=60.0)
     with swarm(2, size=1 << 20, shard_bytes=4 << 20, topology="ring", settings=settings) as engines:
         together(engines, steps(2))
     for engine in engines:
