@@ -26,7 +26,6 @@ from collections import deque
 from collections.abc import Sequence
 
 from gossip import events
-from gossip.arrivals import Estimate
 from gossip.backoff import Backoff
 from gossip.errors import InvariantError, Reason, Rejected
 from gossip.events import Effect, Event
@@ -36,6 +35,7 @@ from gossip.mass import Mass, Values, is_finite
 from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
 from gossip.policies.policy import Policy
 from gossip.rejections import Rejections
+from gossip.resend import Resend
 from gossip.settings import Settings
 from gossip.view import Roster, View
 from gossip.waiting import Waiting
@@ -47,8 +47,6 @@ __all__ = ["Core"]
 _WORTHWHILE = 0.25
 #: Nobody honest is further ahead than this. Turns are followed, so a lie must not carry us out of their range.
 _TURNS_AHEAD = 1_000_000
-#: No parcel is sent again sooner than this, whatever the round trips.
-_RESEND_LEAST = 0.01
 
 
 class Core:
@@ -103,9 +101,7 @@ class Core:
         if now is not None:
             self._waiting.step_began(now)
         self._backoff = Backoff()
-        self._round_trips: dict[int, Estimate] = {}
-        #: By rank, how often the last parcel had to be sent, while that says more than the round trips do.
-        self._attempts: dict[int, int] = {}
+        self._resend = Resend(settings.resend_first, settings.resend_ceiling)
         #: Types and addresses only: a frame kept here would keep its memory.
         self._history: deque[tuple[float, type, Sequence[Address | type]]] = deque(maxlen=64)
         self._effects: list[Effect] = []
@@ -128,7 +124,7 @@ class Core:
             case events.Received(frames):
                 self._receive(frames, now)
             case events.Tick():
-                self._resend(now)
+                self._send_again(now)
             case events.PeerDied(address) | events.PeerLeft(address):
                 self._declare_dead(address, now)
             case events.PeerAlive(address):
@@ -232,23 +228,17 @@ class Core:
     ) -> None:
         self.mass.give(shard, weight)
         parcel = Parcel(self.me, to, self.outbox.next_sequence(to), turn, shard, weight, values, ask)
-        self.outbox.add(parcel, now, now + self._resend_after(to.rank, self._attempts.get(to.rank, 1)))
+        self.outbox.add(parcel, now, now + self._resend.after(to.rank))
         self._send(parcel)
 
     def _send(self, message: Message) -> None:
         self._effects.append(events.Send(message.destination, self._codec.encode(message)))
 
-    def _resend_after(self, rank: int, attempts: int) -> float:
-        ceiling = self.settings.resend_ceiling
-        estimate = self._round_trips.get(rank)
-        first = self.settings.resend_first if estimate is None else max(_RESEND_LEAST, estimate.deadline(ceiling))
-        return min(ceiling, first * 2.0 ** min(attempts - 1, 30))
-
-    def _resend(self, now: float) -> None:
+    def _send_again(self, now: float) -> None:
         for entry in self.outbox:
             if entry.resend_at <= now:
                 entry.attempts += 1
-                entry.resend_at = now + self._resend_after(entry.parcel.destination.rank, entry.attempts)
+                entry.resend_at = now + self._resend.after(entry.parcel.destination.rank, entry.attempts)
                 self._send(entry.parcel)
 
     # Receiving
@@ -347,13 +337,7 @@ class Core:
         entry = self.outbox.remove(origin, sequence)
         if entry is None:
             return
-        # Karn's rule: of a parcel that was sent twice nobody knows which copy was answered, so it teaches no round
-        # trip; but the next parcel is given as long as this one took, until one is answered at the first attempt.
-        if entry.attempts == 1:
-            self._round_trips.setdefault(origin.rank, Estimate()).add(now - entry.sent_at)
-            self._attempts.pop(origin.rank, None)
-        else:
-            self._attempts[origin.rank] = entry.attempts
+        self._resend.answered(origin.rank, entry.attempts, now - entry.sent_at)
         self._backoff.accepted(origin.rank, entry.parcel.shard)
         self._effects.append(events.Released(entry.parcel))
 
@@ -400,8 +384,7 @@ class Core:
     def _forget(self, rank: int) -> None:
         self._waiting.forget(rank)
         self._backoff.forget(rank)
-        self._round_trips.pop(rank, None)
-        self._attempts.pop(rank, None)
+        self._resend.forget(rank)
         for address in [address for address in self._received if address.rank == rank]:
             del self._received[address]
 
@@ -417,10 +400,10 @@ class Core:
     # Checks
 
     def history(self) -> list[str]:
-        """Return the recent events, oldest first, as an `InvariantError` shows them."""
+        """Return the recent events, oldest first, as an `InvariantError` shows them; addresses as rank#incarnation."""
         lines = []
         for now, what, details in self._history:
-            said = [one.__name__ if isinstance(one, type) else f"{one.rank}.{one.incarnation}" for one in details]
+            said = [one.__name__ if isinstance(one, type) else f"{one.rank}#{one.incarnation}" for one in details]
             lines.append(f"{now:.6f} {what.__name__} {' '.join(said)}")
         return lines
 

@@ -136,7 +136,7 @@ def test_the_history_names_events_and_messages_and_is_bounded() -> None:
     hand.now = 1.5
     hand.tell(0, parcel())
     message, event = hand.cores[0].history()
-    assert message == "1.500000 Parcel (Address(rank=1, incarnation=0), Address(rank=0, incarnation=0))"
+    assert message == "1.500000 Parcel 1#0 0#0"
     assert re.fullmatch(r"1\.500000 Received \W*Booked\W+Send\W*", event)
     for _ in range(500):
         hand.feed(0, events.Tick())

@@ -6,7 +6,7 @@ import dataclasses
 import io
 import json
 import sys
-import time
+import threading
 from typing import Any
 
 import pytest
@@ -84,10 +84,25 @@ def test_what_is_piped_is_wide_and_plain(capsys: Capture, monkeypatch: pytest.Mo
 
 
 class Terminal(io.StringIO):
+    """A screen that one can wait for something to appear on."""
+
     encoding = "utf-8"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = threading.Condition()
 
     def isatty(self) -> bool:
         return True
+
+    def write(self, text: str) -> int:
+        with self._written:
+            self._written.notify_all()
+            return super().write(text)
+
+    def until(self, text: str) -> None:
+        with self._written:
+            assert self._written.wait_for(lambda: text in self.getvalue(), timeout=30), f"{text!r} never appeared"
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, *argv: str) -> list[str]:
@@ -168,11 +183,9 @@ def test_progress_shows_on_a_slow_terminal_only(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(terminal, "_PATIENCE", 0.0)
     items = terminal.watched([1, 2], "counting")
     assert next(items) == 1
-    while "0/2" not in screen.getvalue():
-        time.sleep(0.01)
+    screen.until("0/2")
     assert next(items) == 2
-    while "1/2" not in screen.getvalue():
-        time.sleep(0.01)
+    screen.until("1/2")
     assert next(items, None) is None
     monkeypatch.setattr(sys, "stderr", plain := io.StringIO())
     assert list(terminal.watched([1, 2], "counting")) == [1, 2]
