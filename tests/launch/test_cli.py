@@ -10,23 +10,11 @@ import types
 from pathlib import Path
 
 import pytest
+from commands import Capture, failure
 
 import topologies
 from gossip.version import __version__
 from launch import cli, topologies_command
-
-Capture = pytest.CaptureFixture[str]
-
-
-def failure(capsys: Capture, *argv: str) -> str:
-    """Run a command that must fail as the user's mistake, and return what it says."""
-    assert cli.main(argv) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("gossip: error: ")
-    assert err.endswith("\n")
-    assert err.count("\n") == 1, "one line, no traceback"
-    return err.removeprefix("gossip: error: ")
 
 
 def test_help_lists_the_commands_and_succeeds(capsys: Capture) -> None:

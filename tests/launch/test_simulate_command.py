@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Capture, failure, said
 
 from gossip.faults import parse_cut, parse_incident, parse_pause
 from launch import cli
-
-Capture = pytest.CaptureFixture[str]
 
 #: The command of the issue.
 ISSUE = shlex.split(
@@ -30,28 +29,9 @@ KEYS = {
 }  # fmt: skip
 
 
-def said(capsys: Capture, *argv: str) -> str:
-    """Run a command that must succeed, and return what it prints."""
-    assert cli.main(argv) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
-
-
 def figures(capsys: Capture, *argv: str) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(said(capsys, *argv, "--json"))
     return result
-
-
-def failure(capsys: Capture, *argv: str) -> str:
-    """Run a command that must fail as the user's mistake, and return what it says."""
-    assert cli.main(["simulate", *argv]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("gossip: error: ")
-    assert err.endswith("\n")
-    assert err.count("\n") == 1, "one line, no traceback"
-    return err.removeprefix("gossip: error: ")
 
 
 def test_the_command_of_the_issue(capsys: Capture) -> None:
@@ -210,7 +190,7 @@ def test_a_picture_marks_what_happened(capsys: Capture) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_users_mistake_is_told_in_one_line(capsys: Capture, argv: list[str], message: str) -> None:
-    assert message in failure(capsys, *argv)
+    assert message in failure(capsys, "simulate", *argv)
 
 
 def test_the_help_explains_every_flag(capsys: Capture) -> None:

@@ -9,20 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Capture, said
 
 import topologies
-from launch import cli
 from launch.links import fraction_text, links_at, shown_steps
 from topologies import Schedule
-
-Capture = pytest.CaptureFixture[str]
-
-
-def shown(capsys: Capture, *argv: str) -> str:
-    assert cli.main(["topologies", *argv]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
 
 
 def fact(text: str, label: str) -> str:
@@ -38,7 +29,7 @@ def lopsided(tmp_path: Path) -> str:
 
 
 def test_what_base_of_six_is(capsys: Capture) -> None:
-    text = shown(capsys, "base", "-n", "6")
+    text = said(capsys, "topologies", "base", "-n", "6")
     topology = topologies.describe("base")
     assert text.startswith("base of 6 peers\n")
     assert fact(text, "summary") == topology.summary
@@ -53,7 +44,7 @@ def test_what_base_of_six_is(capsys: Capture) -> None:
 
 
 def test_parameters_in_force_and_their_defaults(capsys: Capture) -> None:
-    text = shown(capsys, "hierarchical:groups=4+2,between=ring", "-n", "6", "--seed", "5")
+    text = said(capsys, "topologies", "hierarchical:groups=4+2,between=ring", "-n", "6", "--seed", "5")
     assert "groups = 4+2  (an integer or a list like 4+4+8 or none; the default is none)" in text
     assert "hosts = none  (a list like 4+4+8 or none; the default)" in text
     assert "between = ring  (a word; the default is base)" in text
@@ -61,7 +52,7 @@ def test_parameters_in_force_and_their_defaults(capsys: Capture) -> None:
 
 
 def test_one_that_is_never_exact_and_never_repeats(capsys: Capture) -> None:
-    text = shown(capsys, "equidyn", "-n", "5")
+    text = said(capsys, "topologies", "equidyn", "-n", "5")
     a = topologies.analyse(topologies.get("equidyn", 5))
     assert fact(text, "repeats") == "never"
     assert fact(text, "exact") == (
@@ -75,7 +66,7 @@ def test_one_that_is_never_exact_and_never_repeats(capsys: Capture) -> None:
 
 
 def test_what_was_not_reached_is_said_so(capsys: Capture) -> None:
-    text = shown(capsys, "bidirectional-ring", "-n", "256")
+    text = said(capsys, "topologies", "bidirectional-ring", "-n", "256")
     reached = topologies.analyse(topologies.get("bidirectional-ring", 256)).steps_to_1e3
     assert fact(text, "mixing") == (
         f"the disagreement is below 1e-3 after {reached} steps, not below 1e-9 within 50000 steps"
@@ -83,42 +74,42 @@ def test_what_was_not_reached_is_said_so(capsys: Capture) -> None:
 
 
 def test_steps_chooses_how_many(capsys: Capture) -> None:
-    text = shown(capsys, "equidyn", "-n", "5", "--steps", "9")
+    text = said(capsys, "topologies", "equidyn", "-n", "5", "--steps", "9")
     assert re.findall(r"^step \d+:", text, re.MULTILINE) == [f"step {i}:" for i in range(9)]
     assert "--steps K" not in text
 
 
 def test_too_many_links_are_cut_and_counted(capsys: Capture) -> None:
-    text = shown(capsys, "complete", "-n", "16")  # 120 links
+    text = said(capsys, "topologies", "complete", "-n", "16")  # 120 links
     assert len(re.findall(r"\d<->\d", text)) == 100
     assert "20 links were left out; --json lists all." in text
 
 
 def test_idle_steps_are_said_to_be_idle(capsys: Capture) -> None:
-    assert "step 0:  -  all are idle" in shown(capsys, "ring", "-n", "1")
+    assert "step 0:  -  all are idle" in said(capsys, "topologies", "ring", "-n", "1")
 
 
 def test_the_users_own_graph_needs_no_n(capsys: Capture, lopsided: str) -> None:
-    text = shown(capsys, f"@{lopsided}")
+    text = said(capsys, "topologies", f"@{lopsided}")
     assert text.startswith(f"{lopsided} of 3 peers\n")
     assert fact(text, "summary") == "your own graph"
     assert fact(text, "links") == "directed"
     assert fact(text, "weights").startswith("needed")
     assert fact(text, "step 0:") == "0.5   1->0  1->2  2->0"
     assert "0.25  0->1" in text
-    assert shown(capsys, f"@{lopsided}", "-n", "3") == text
+    assert said(capsys, "topologies", f"@{lopsided}", "-n", "3") == text
 
 
 def test_a_graph_in_pieces_is_said_to_be(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "pieces.edges"
     path.write_text("0 1\n1 0\n2 3\n3 2\n")
-    assert fact(shown(capsys, f"@{path}"), "connected").startswith("NO")
-    assert "connected" not in shown(capsys, "ring", "-n", "4")
+    assert fact(said(capsys, "topologies", f"@{path}"), "connected").startswith("NO")
+    assert "connected" not in said(capsys, "topologies", "ring", "-n", "4")
 
 
 @pytest.mark.parametrize("name", ["base:k=2", "epidemic:s=2", "ring", "hierarchical"])
 def test_json_has_every_edge(capsys: Capture, name: str) -> None:
-    found: dict[str, Any] = json.loads(shown(capsys, name, "-n", "9", "--seed", "3", "--json"))
+    found: dict[str, Any] = json.loads(said(capsys, "topologies", name, "-n", "9", "--seed", "3", "--json"))
     schedule = topologies.parse(name, 9, seed=3)
     topology = topologies.describe(schedule.name)
     assert found["name"] == topology.name
@@ -134,7 +125,7 @@ def test_json_has_every_edge(capsys: Capture, name: str) -> None:
 
 
 def test_json_of_the_users_own_graph(capsys: Capture, lopsided: str) -> None:
-    found = json.loads(shown(capsys, f"@{lopsided}", "--json", "--steps", "2"))
+    found = json.loads(said(capsys, "topologies", f"@{lopsided}", "--json", "--steps", "2"))
     assert found["n"] == 3
     assert found["parameters"] == []
     assert found["directed"] is True
@@ -144,7 +135,7 @@ def test_json_of_the_users_own_graph(capsys: Capture, lopsided: str) -> None:
 def test_json_has_null_where_a_rate_is_not_finite(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     real = topologies.analyse
     monkeypatch.setattr(topologies, "analyse", lambda s: dataclasses.replace(real(s), rate=float("nan")))
-    assert json.loads(shown(capsys, "ring", "-n", "4", "--json"))["analysis"]["rate"] is None
+    assert json.loads(said(capsys, "topologies", "ring", "-n", "4", "--json"))["analysis"]["rate"] is None
 
 
 @pytest.mark.parametrize("name", topologies.names())

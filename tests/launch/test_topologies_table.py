@@ -10,20 +10,12 @@ import threading
 from typing import Any
 
 import pytest
+from commands import Capture, said
 
 import topologies
 from launch import cli, terminal
 from launch.topologies_table import steps_text
 from topologies import Analysis, TopologyError
-
-Capture = pytest.CaptureFixture[str]
-
-
-def shown(capsys: Capture, *argv: str) -> str:
-    assert cli.main(["topologies", *argv]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
 
 
 def line_of(table: str, name: str) -> list[str]:
@@ -48,7 +40,7 @@ def figures(name: str, n: int) -> list[str]:
 
 @pytest.mark.parametrize("n", [1, 2, 32, 33])
 def test_the_table_has_every_topology_with_its_figures(capsys: Capture, n: int) -> None:
-    table = shown(capsys, "-n", str(n))
+    table = said(capsys, "topologies", "-n", str(n))
     for name in topologies.names():
         line = line_of(table, name)
         topology = topologies.describe(name)
@@ -58,16 +50,16 @@ def test_the_table_has_every_topology_with_its_figures(capsys: Capture, n: int) 
 
 
 def test_the_default_is_32_peers(capsys: Capture) -> None:
-    assert shown(capsys).startswith(f"{len(topologies.names())} topologies for 32 peers\n")
+    assert said(capsys, "topologies").startswith(f"{len(topologies.names())} topologies for 32 peers\n")
 
 
 def test_what_does_not_exist_for_n_says_which_n_do(capsys: Capture) -> None:
-    line = " ".join(line_of(shown(capsys, "-n", "33"), "hypercube"))
+    line = " ".join(line_of(said(capsys, "topologies", "-n", "33"), "hypercube"))
     assert line.startswith("hypercube needs a power of two, not n = 33; the nearest that work: n = 32 and 64")
 
 
 def test_random_ones_are_marked_and_depend_on_the_seed(capsys: Capture) -> None:
-    first, other = shown(capsys, "-n", "9"), shown(capsys, "-n", "9", "--seed", "7")
+    first, other = said(capsys, "topologies", "-n", "9"), said(capsys, "topologies", "-n", "9", "--seed", "7")
     assert "* random: the figures are those of --seed 7." in other
     assert line_of(first, "epidemic")[1] == "*"
     assert line_of(first, "base") == line_of(other, "base")
@@ -77,7 +69,7 @@ def test_random_ones_are_marked_and_depend_on_the_seed(capsys: Capture) -> None:
 def test_what_is_piped_is_wide_and_plain(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("FORCE_COLOR", "1")
-    out = shown(capsys, "-n", "33")
+    out = said(capsys, "topologies", "-n", "33")
     assert "\x1b" not in out
     assert "…" not in out
     assert out.count("topology  ") == 1, "one table, not the two of a narrow terminal"
@@ -132,7 +124,7 @@ def test_a_wide_terminal_gets_one_table(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("n", [1, 2, 32, 33])
 def test_json_has_all_that_is_known(capsys: Capture, n: int) -> None:
-    rows: list[dict[str, Any]] = json.loads(shown(capsys, "-n", str(n), "--json"))
+    rows: list[dict[str, Any]] = json.loads(said(capsys, "topologies", "-n", str(n), "--json"))
     assert [row["name"] for row in rows] == topologies.names()
     for row in rows:
         topology = topologies.describe(row["name"])
@@ -168,7 +160,7 @@ def test_steps_that_were_not_reached_and_estimates() -> None:
 
 def test_estimates_are_said_to_be_estimates(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topologies, "names", lambda: ["base", "complete"])
-    large, small = shown(capsys, "-n", "257"), shown(capsys, "-n", "256")
+    large, small = said(capsys, "topologies", "-n", "257"), said(capsys, "topologies", "-n", "256")
     assert line_of(large, "complete")[4] == "~1"
     assert "~ an estimate" in large
     assert "~" not in small

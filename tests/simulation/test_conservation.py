@@ -12,7 +12,7 @@ import pytest
 from weather import storm
 
 from gossip import core as core_module
-from gossip import events, ledger
+from gossip import ledger
 from gossip.core import Core
 from gossip.errors import InvariantError
 from gossip.faults import parse_incident, parse_pause
@@ -168,8 +168,3 @@ def test_one_seed_run_twice_gives_the_identical_trace() -> None:
 def test_the_trace_tells_every_event_apart() -> None:
     calm = Scenario(peers=4, steps=20)
     assert simulate(calm).trace != simulate(replace(calm, delay=(0.001, 0.0020001))).trace
-
-
-def test_events_are_what_the_core_understands() -> None:
-    """Deaths, joins and heals reach the core as a failure detector will raise them."""
-    assert {t.__name__ for t in events.Event.__args__} >= {"PeerDied", "PeerLeft", "PeerAlive"}
