@@ -4,6 +4,10 @@ Theory of operation. The peer is *training* (the values belong to the trainer) o
 
     training --StepFinished--> open      merge what is due, push this step's shards, merge again, wait if need be
     open     --Proceed-------> training  once nothing is waited for any more, by arrival or by deadline
+    training --Rest----------> open      push nothing; merge whatever comes
+    open     --Resume--------> training  at once
+    training --Merge---------> training  merge what is due, between the gradient and the optimizer's move, so that the
+                                         move counts for the mass that has arrived in the meantime as well
 
 Each shard walks the schedule at its own pace: its *turn* counts its own pushes, so a share of the shards per step
 cannot alias with the schedule's period. Where a policy ever waits for a turn it is a Lamport clock: a shard that finds
@@ -29,13 +33,15 @@ from gossip import events
 from gossip.backoff import Backoff
 from gossip.errors import InvariantError, Reason, Rejected
 from gossip.events import Effect, Event
+from gossip.handover import Handover
 from gossip.inbox import Ask, Inbox
 from gossip.ledger import Outbox, Received
-from gossip.mass import Mass, Values, is_finite
-from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
+from gossip.mass import Mass, Values, distance, is_finite
+from gossip.messages import Ack, Address, Bye, Fence, Hello, Message, News, Parcel, Pass, Piece, Refusal, Want
 from gossip.policies.policy import Policy
 from gossip.rejections import Rejections
 from gossip.resend import Resend
+from gossip.rumours import Rumours
 from gossip.settings import Settings
 from gossip.view import Roster, View
 from gossip.waiting import Waiting
@@ -75,7 +81,6 @@ class Core:
             now: when the trainer starts its first step, so that it counts for how long a step takes.
         """
         layout = mass.layout
-        model = layout.size * layout.dtype.itemsize
         self.me = me
         self.mass = mass
         self.policy = policy
@@ -87,14 +92,20 @@ class Core:
         #: The next turn of each shard.
         self.turns = [0] * layout.shards if turns is None else list(turns)
         self.rejections = Rejections()
+        #: While `measuring`, how far the last mass that was merged into each shard lay from our own; see `distance`.
+        self.measuring = False
+        self.gaps: dict[int, float] = {}
         self._codec = Codec(settings.run, layout)
         self._window = 4 * layout.shards + 64
-        self._neighbour_bytes = settings.neighbour_bytes or 2 * model
-        self._inbox_bytes = settings.inbox_bytes or 2 * model
+        self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
+        self._inbox_bytes = settings.inbox_bytes or 2 * layout.total_bytes
         self._per_step = max(1, round(settings.share * layout.shards))
         self._next_shard = 0
-        #: Whether the values are the core's: from StepFinished to Proceed.
+        #: Whether the values are the core's: from StepFinished to Proceed, or from Rest to Resume.
         self._open = False
+        self._resting = False
+        self._handover = Handover(mass, self.turns)
+        self._rumours = Rumours()
         #: The latest turn of each shard that anybody is known to have pushed; stays -1 where turns do not matter.
         self._furthest = [-1] * layout.shards
         self._waiting = Waiting(layout.shards, policy.lag)
@@ -129,7 +140,27 @@ class Core:
                 self._declare_dead(address, now)
             case events.PeerAlive(address):
                 self._admit(address, now)
-        if self._open:
+            case events.Merge():
+                self._merge_all(now)
+                self._effects.append(events.Merged())
+            case events.Rest():
+                self._rest(now)
+            case events.Resume():
+                self._resting = False
+            case events.Publish(body):
+                self._rumours.body = body
+                if self._open:
+                    self._tell(now)
+            case events.Adopt(donors):
+                self._handover.adopt(donors)
+            case events.Donate(annex):
+                self._handover.donate(annex)
+            case events.Leave():
+                for rank in self.view.members:
+                    if rank != self.me.rank:
+                        self._send(Bye(self.me, self.view.address(rank)))
+        self._hand_over(now)
+        if self._open and not self._resting:
             self._waiting.expire(now)
             if not self._waiting:
                 self._open = False
@@ -142,11 +173,9 @@ class Core:
     @property
     def deadline(self) -> float | None:
         """When a `Tick` is due, if nothing else happens before; None: never."""
-        first = self.outbox.resend_at
-        waits = self._waiting.deadline
-        if first is None or waits is None:
-            return waits if first is None else first
-        return min(first, waits)
+        news = self._rumours.due_at if self._open else None
+        moments = (self.outbox.resend_at, self._waiting.deadline, self._handover.deadline, news)
+        return min([moment for moment in moments if moment is not None], default=None)
 
     # The step
 
@@ -156,12 +185,22 @@ class Core:
         self._waiting.step_ended(now)
         self._open = True
         self.step += 1
+        self._merge_all(now)
+        if self.step % self.policy.every:
+            return
         shards = self.mass.layout.shards
-        for shard in range(shards):
-            self._merge_due(shard, now)
         for offset in range(self._per_step):
             self._take_turn((self._next_shard + offset) % shards, now)
         self._next_shard = (self._next_shard + self._per_step) % shards
+        self._tell(now)
+
+    def _rest(self, now: float) -> None:
+        if self._open:
+            raise InvariantError("the values are the core's already; wait for Proceed, or Resume", self.history())
+        self._open = self._resting = True
+        self._merge_all(now)
+        self._tell(now)
+        self._effects.append(events.Rested())
 
     def _take_turn(self, shard: int, now: float) -> None:
         turn = self.turns[shard]
@@ -234,7 +273,23 @@ class Core:
     def _send(self, message: Message) -> None:
         self._effects.append(events.Send(message.destination, self._codec.encode(message)))
 
+    def _tell(self, now: float) -> None:
+        """Pass the news on to the next neighbours."""
+        if self._rumours.body:
+            for address, _ in self.view.out_edges(self._rumours.next_turn(now)):
+                self._send(News(self.me, address, self._rumours.body))
+
+    def _hand_over(self, now: float) -> None:
+        """Ask for what we lack of the state, and give what others lack as far as the values are ours to read."""
+        for want in self._handover.asks(self.me, self.view, now):
+            self._send(want)
+        if self._open:
+            for piece in self._handover.given(self.me):
+                self._send(piece)
+
     def _send_again(self, now: float) -> None:
+        if self._open and self._rumours.due_at is not None and self._rumours.due_at <= now:
+            self._tell(now)
         for entry in self.outbox:
             if entry.resend_at <= now:
                 entry.attempts += 1
@@ -274,6 +329,12 @@ class Core:
             return
         if isinstance(message, Hello):
             return  # to know who it is was all
+        if isinstance(message, News):
+            self._effects.append(events.Heard(origin, message.body))
+            return
+        if isinstance(message, Bye):
+            self._declare_dead(origin, now)
+            return
         if destination.incarnation != self.me.incarnation:
             if isinstance(message, Parcel) and destination.incarnation < self.me.incarnation:
                 self._send(Hello(self.me, origin))
@@ -289,6 +350,11 @@ class Core:
                 self._acknowledged(origin, sequence, now)
             case Refusal(sequence=sequence):
                 self._refused(origin, sequence, now)
+            case Want(piece=piece):
+                self._handover.want(origin, piece)
+            case Piece():
+                if self._handover.take(message):
+                    self._effects.append(events.Adopted(self._handover.annex))
 
     def _is_absurd(self, turn: int, shard: int) -> bool:
         return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
@@ -325,8 +391,14 @@ class Core:
         weight = own + parcel.weight
         return weight <= self.settings.weight_cap and self.inbox.room(parcel)
 
+    def _merge_all(self, now: float) -> None:
+        for shard in range(self.mass.layout.shards):
+            self._merge_due(shard, now)
+
     def _merge_due(self, shard: int, now: float) -> None:
         for pile in self.inbox.due(shard, self.turns[shard]):
+            if self.measuring:
+                self.gaps[shard] = distance(self.mass.view(shard), pile.values)
             for ask in pile.asks:
                 self._answer(shard, ask, now)
             self.mass.merge(shard, pile.values, pile.weight)

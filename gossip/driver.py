@@ -1,8 +1,10 @@
 """Runs a core on a transport: the one thread, and the one loop, that touches either.
 
-The trainer's side is three calls. `step` hands the values over and returns when the core says `Proceed`, with whatever
-had arrived merged in; `post` raises an event of membership; `close` ends everything. They go through a queue, and
-the loop is woken for them, so a trainer never waits for a socket.
+The trainer's side is a few calls. `step` hands the values over and returns when the core says `Proceed`, with whatever
+had arrived merged in; `merge`, `rest` and `resume` lend the values without pushing; `post` raises any other event;
+`close` ends everything. They go through a queue, and the loop is woken for them, so a trainer never waits for a socket.
+
+A peer is connected to when the first message for it is sent; `introduce` says where it is.
 
 Should the loop fail, nothing is swallowed: the next call of the trainer raises what happened.
 """
@@ -12,14 +14,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from gossip import events
 from gossip.core import Core
+from gossip.endpoint import Endpoint
 from gossip.errors import GossipError
 from gossip.events import Effect, Event
 from gossip.transport import Transport
+from gossip.wire import Buffer
 
 __all__ = ["Driver", "DriverError"]
 
@@ -55,7 +59,13 @@ class Driver:
         self._listen = listen
         self._clock = clock
         self._posted: deque[Event] = deque()
-        self._proceed = threading.Event()
+        self._introduced: deque[tuple[int, Endpoint, bytes | None]] = deque()
+        #: The effect that the trainer waits for, and the sign that it has come about.
+        self._awaited: type[Effect] = events.Proceed
+        self._done = threading.Event()
+        self._directory: dict[int, tuple[Endpoint, bytes | None]] = {}
+        #: Bytes that were handed to the transport and came from it, and messages that it did not take.
+        self.bytes_sent = self.bytes_received = self.dropped = 0
         self._idle = threading.Event()
         self._stop = False
         self._failure: BaseException | None = None
@@ -72,12 +82,35 @@ class Driver:
 
     def step(self, timeout: float | None = None) -> None:
         """Hand a finished step over; return when the next one may start."""
-        self._proceed.clear()
-        self.post(events.StepFinished())
-        finished = self._proceed.wait(timeout)
+        self._call(events.StepFinished(), events.Proceed, timeout)
+
+    def merge(self, timeout: float | None = None) -> None:
+        """Merge what has arrived into the values; nothing is pushed."""
+        self._call(events.Merge(), events.Merged, timeout)
+
+    def rest(self, timeout: float | None = None) -> None:
+        """Hand the values over until `resume`; what arrives is merged at once."""
+        self._call(events.Rest(), events.Rested, timeout)
+
+    def resume(self, timeout: float | None = None) -> None:
+        """Take the values back after a `rest`."""
+        self._call(events.Resume(), events.Proceed, timeout)
+
+    def _call(self, event: Event, awaited: type[Effect], timeout: float | None) -> None:
+        self._awaited = awaited
+        self._done.clear()
+        self.post(event)
+        finished = self._done.wait(timeout)
         self._raise_failure()
         if not finished:
-            raise DriverError(f"the step was not over after {timeout} seconds")
+            raise DriverError(f"{type(event).__name__} was not answered within {timeout} seconds")
+
+    def introduce(self, rank: int, endpoint: Endpoint, key: bytes | None = None, *, now: bool = False) -> None:
+        """Say where a rank is to be found; connect at once, or with the first message for it."""
+        self._directory[rank] = endpoint, key
+        if now:
+            self._introduced.append((rank, endpoint, key))
+            self._transport.wake()
 
     def post(self, event: Event) -> None:
         """Raise an event in the core, from any thread."""
@@ -86,6 +119,10 @@ class Driver:
             raise DriverError("the driver is closed")
         self._posted.append(event)
         self._transport.wake()
+
+    def check(self) -> None:
+        """Raise if the loop has failed."""
+        self._raise_failure()
 
     def flush(self, timeout: float) -> bool:
         """Wait until every parcel that was sent is answered; return whether that came about in time."""
@@ -117,16 +154,21 @@ class Driver:
             self._failure = failure
         finally:
             self._transport.close()
-            self._proceed.set()
+            self._done.set()
 
     def _turn(self) -> None:
         """Take in what there is to take in, then wait for more."""
+        while self._introduced:
+            rank, endpoint, key = self._introduced.popleft()
+            self._directory.pop(rank, None)
+            self._transport.connect(rank, endpoint, key)
         while self._posted:
             self._handle(self._posted.popleft())
         for _ in range(_BATCH):
             frames = self._transport.receive()
             if frames is None:
                 break
+            self.bytes_received += sum(map(len, frames))
             self._handle(events.Received(frames))
         else:
             return  # there may be more, and the trainer may have called
@@ -144,8 +186,16 @@ class Driver:
             self._idle.clear()
         for effect in self._core.handle(event, self._clock()):
             if isinstance(effect, events.Send):
-                self._transport.send(effect.to.rank, effect.frames)
-            elif isinstance(effect, events.Proceed):
-                self._proceed.set()
+                self._send(effect.to.rank, effect.frames)
+            elif isinstance(effect, self._awaited):
+                self._done.set()
             elif self._listen is not None:
                 self._listen(effect)
+
+    def _send(self, rank: int, frames: Sequence[Buffer]) -> None:
+        if rank in self._directory:
+            self._transport.connect(rank, *self._directory.pop(rank))
+        if self._transport.send(rank, frames):
+            self.bytes_sent += sum(map(len, frames))
+        else:
+            self.dropped += 1

@@ -14,19 +14,30 @@ from gossip.messages import Address, Parcel
 from gossip.wire import Buffer
 
 __all__ = [
+    "Adopt",
+    "Adopted",
     "Booked",
+    "Donate",
     "Effect",
     "Event",
+    "Heard",
+    "Leave",
+    "Merge",
+    "Merged",
     "NotFinite",
     "PeerAlive",
     "PeerDied",
     "PeerLeft",
     "Proceed",
+    "Publish",
     "Received",
     "Refused",
     "Reincarnated",
     "RejectedFrame",
     "Released",
+    "Rest",
+    "Rested",
+    "Resume",
     "Send",
     "StepFinished",
     "TakenBack",
@@ -72,7 +83,62 @@ class Tick:
     """Time has passed: the core's `deadline` is due."""
 
 
-Event = StepFinished | Received | PeerDied | PeerLeft | PeerAlive | Tick
+@dataclass(frozen=True)
+class Merge:
+    """The trainer lends the values for a moment, before it moves them: merge what has arrived."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The trainer hands the values over until `Resume`: it has nothing to compute for now."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """The trainer wants the values back."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Pass this on to the neighbours, from now on, in place of what was to be passed on before."""
+
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """This peer is new: replace its state by that of these ranks, any of them."""
+
+    donors: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Donate:
+    """This peer's state is whole; what goes with it to newcomers, beside the values, is this annex."""
+
+    annex: bytes
+
+
+@dataclass(frozen=True)
+class Leave:
+    """This peer goes: tell everybody."""
+
+
+Event = (
+    StepFinished
+    | Merge
+    | Rest
+    | Resume
+    | Received
+    | PeerDied
+    | PeerLeft
+    | PeerAlive
+    | Tick
+    | Publish
+    | Adopt
+    | Donate
+    | Leave
+)
 
 
 @dataclass(frozen=True)
@@ -144,4 +210,43 @@ class Reincarnated:
     written_off: float
 
 
-Effect = Send | Proceed | Booked | Released | TakenBack | Refused | NotFinite | RejectedFrame | Reincarnated
+@dataclass(frozen=True)
+class Merged:
+    """What had arrived is merged; the values are the trainer's again, to move them."""
+
+
+@dataclass(frozen=True)
+class Rested:
+    """The values are the core's until `Resume`."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A peer told us news."""
+
+    origin: Address
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """The state of the others is ours now; what came with it is the annex."""
+
+    annex: bytes
+
+
+Effect = (
+    Send
+    | Proceed
+    | Merged
+    | Rested
+    | Booked
+    | Released
+    | TakenBack
+    | Refused
+    | NotFinite
+    | RejectedFrame
+    | Reincarnated
+    | Heard
+    | Adopted
+)

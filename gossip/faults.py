@@ -1,224 +1,204 @@
-"""The grammar of stragglers and faults: one for the simulator and for real processes.
+"""The faults of a run of real processes: what ``--fault TEXT`` says, each and all together.
 
-    moment      100 | 100step | 2.5s | 300ms          steps are the default unit
-    span        moment, as a length
-    ranks       3 | 0-31 | 0-3,8                       inclusive
-    straggler   RANKS=4x | RANKS=+50ms | random=10%:2x-5x, each may end in @FROM-TO (moments);
-                random: each rank is slow with that chance, by the seed
-    kill        RANK@MOMENT
-    restart     RANK@MOMENT
-    join        RANK@MOMENT
-    pause       RANK@MOMENT+SPAN
-    cut         RANKS|RANKS@MOMENT+SPAN
-    share       10% | 0.1
-    delay       20ms | 5ms-50ms
+    kill:RANK@MOMENT                   the process is killed, at its own step or at that time
+    restart:RANK@MOMENT                killed before, it is started again; who starts it counts the steps of the others
+    pause:RANK@MOMENT+SPAN             the process stands still; the span is a time
+    cut:RANKS|RANKS@MOMENT+SPAN        nothing passes between two groups; each peer counts its own steps
+    drop:SHARE                         messages that are lost; the simulator's word, loss, will do too
+    duplicate:SHARE, corrupt:SHARE     messages that arrive twice, or with a flipped bit
+    delay:TIME[-TIME]                  what messages take
+    bandwidth:50mbit                   of each directed link
 
-Every parser raises `SettingsError` with the text, what is wrong with it and what it should look like.
+The words are those of the simulator, and what is behind the colon is read by `gossip.fault_grammar`, which is to be had
+from here. Times count from the start of the run. Every error is a `SettingsError` that quotes the text.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from itertools import pairwise
+from typing import Any, TypeVar
 
 from gossip.errors import SettingsError
-from topologies.draws import chance, draw
+from gossip.fault_grammar import (
+    Cut,
+    Incident,
+    Moment,
+    Pause,
+    Straggler,
+    parse_bandwidth,
+    parse_cut,
+    parse_delay,
+    parse_incident,
+    parse_pause,
+    parse_share,
+    parse_straggler,
+)
+from gossip.network import Weather
+from topologies.spec import suggest
 
-__all__ = ["Cut", "Incident", "Moment", "Pause", "Straggler", "parse_cut", "parse_delay", "parse_incident",
-           "parse_pause", "parse_share", "parse_straggler"]  # fmt: skip
+__all__ = ["Cut", "Fault", "Faults", "Incident", "Moment", "Pause", "Straggler", "parse_bandwidth", "parse_cut",
+           "parse_delay", "parse_fault", "parse_faults", "parse_incident", "parse_pause", "parse_share",
+           "parse_straggler", "parse_stragglers"]  # fmt: skip
 
-_UNITS = {"": None, "step": None, "steps": None, "s": 1.0, "ms": 1e-3}
-#: Nine digits are more than any swarm runs, and far from what a float cannot hold.
-_NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(steps?|ms|s)?")
+_Form = TypeVar("_Form")
+#: What a fault says, beside its kind.
+Said = Incident | Pause | Cut | float | tuple[float, float]
 
-
-@dataclass(frozen=True)
-class Moment:
-    """A time, or a span of time, in steps or in seconds."""
-
-    value: float
-    in_steps: bool
-
-    def seconds(self, step_seconds: float) -> float:
-        """Return it in seconds, where a step takes so long."""
-        return self.value * step_seconds if self.in_steps else self.value
-
-
-@dataclass(frozen=True)
-class Straggler:
-    """Peers that take ``factor`` times as long for a step, and ``extra`` seconds on top, for a while or always."""
-
-    #: The slow ranks; None where ``share`` of all ranks is drawn by the seed.
-    ranks: frozenset[int] | None
-    factors: tuple[float, float] = (1.0, 1.0)
-    extra: float = 0.0
-    share: float = 0.0
-    start: Moment | None = None
-    stop: Moment | None = None
-
-    def slows(self, rank: int, seed: int) -> bool:
-        """Whether the rank is one of the slow ones."""
-        return rank in self.ranks if self.ranks is not None else chance(self.share, seed, rank, 1)
-
-    def factor(self, rank: int, seed: int) -> float:
-        """Return how many times as long the rank takes; drawn by the seed if it is a range."""
-        low, high = self.factors
-        return low + (high - low) * (draw(seed, rank, 2) >> 11) / (1 << 53)
-
-
-@dataclass(frozen=True)
-class Incident:
-    """Something that happens to one peer at a moment: a kill, a restart or a join."""
-
-    rank: int
-    at: Moment
+_KINDS: dict[str, Callable[[str], Said]] = {
+    "kill": parse_incident,
+    "restart": parse_incident,
+    "pause": parse_pause,
+    "cut": parse_cut,
+    "drop": parse_share,
+    "duplicate": parse_share,
+    "corrupt": parse_share,
+    "delay": parse_delay,
+    "bandwidth": parse_bandwidth,
+}
+#: What the fields of the weather are called.
+_WEATHER = {
+    "drop": "loss",
+    "duplicate": "duplicate",
+    "corrupt": "corrupt",
+    "delay": "delay",
+    "bandwidth": "bandwidth",
+}
+_EXAMPLES = "kill:1@300, pause:1@100+10s, cut:0-3|4-7@200+30s or drop:5%"
 
 
 @dataclass(frozen=True)
-class Pause:
-    """A peer stands still for a while, as if stopped by a signal."""
+class Fault:
+    """One fault, and how it was written."""
 
-    rank: int
-    at: Moment
-    span: Moment
+    kind: str
+    said: Said
+    text: str
 
 
 @dataclass(frozen=True)
-class Cut:
-    """Nothing passes between two groups of ranks for a while."""
+class Faults:
+    """All faults of a run."""
 
-    left: frozenset[int]
-    right: frozenset[int]
-    at: Moment
-    span: Moment
+    kills: tuple[Incident, ...] = ()
+    restarts: tuple[Incident, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    #: None: the network is left alone.
+    weather: Weather | None = None
 
-    def separates(self, a: int, b: int) -> bool:
-        """Whether the two ranks are on different sides."""
-        return (a in self.left and b in self.right) or (a in self.right and b in self.left)
+    def __bool__(self) -> bool:
+        return self != Faults()
 
-
-def parse_incident(text: str) -> Incident:
-    """Read ``RANK@MOMENT``."""
-    rank, at, moment = text.partition("@")
-    if not at:
-        _refuse(text, "RANK@MOMENT, such as 3@100 or 3@2.5s")
-    return Incident(_rank(rank, text), _moment(moment, text))
+    def cuts_off(self, rank: int) -> bool:
+        """Whether the rank is on a side of any cut."""
+        return any(rank in cut.left | cut.right for cut in self.cuts)
 
 
-def parse_pause(text: str) -> Pause:
-    """Read ``RANK@MOMENT+SPAN``."""
-    rank, at, when = text.partition("@")
-    moment, plus, span = when.partition("+")
-    if not at or not plus:
-        _refuse(text, "RANK@MOMENT+SPAN, such as 1@100+10s")
-    return Pause(_rank(rank, text), _moment(moment, text), _moment(span, text))
-
-
-def parse_cut(text: str) -> Cut:
-    """Read ``RANKS|RANKS@MOMENT+SPAN``."""
-    sides, at, when = text.partition("@")
-    left, bar, right = sides.partition("|")
-    moment, plus, span = when.partition("+")
-    if not at or not bar or not plus:
-        _refuse(text, "RANKS|RANKS@MOMENT+SPAN, such as 0-31|32-63@100+50")
-    cut = Cut(_ranks(left, text), _ranks(right, text), _moment(moment, text), _moment(span, text))
-    both = cut.left & cut.right
-    if both:
-        raise SettingsError(f"{text!r}: rank {min(both)} cannot be on both sides of a cut")
-    return cut
-
-
-def parse_straggler(text: str) -> Straggler:
-    """Read ``RANKS=4x``, ``RANKS=+50ms`` or ``random=10%:2x-5x``, each with or without ``@FROM-TO``."""
-    who, equals, rest = text.partition("=")
-    how, at, when = rest.partition("@")
-    wanted = "RANKS=4x, RANKS=+50ms or random=10%:2x-5x, then @FROM-TO if it does not last"
-    if not equals:
-        _refuse(text, wanted)
-    start = stop = None
-    if at:
-        first, dash, last = when.partition("-")
-        if not dash:
-            _refuse(text, wanted)
-        start, stop = _moment(first, text), _moment(last, text)
-        if start.in_steps == stop.in_steps and stop.value <= start.value:
-            raise SettingsError(f"{text!r}: it ends before it begins")
-    if who.strip() == "random":
-        share, colon, factors = how.partition(":")
-        if not colon:
-            _refuse(text, wanted)
-        low, dash, high = factors.partition("-")
-        pair = (_factor(low, text), _factor(high if dash else low, text))
-        return Straggler(None, pair, share=parse_share(share, text), start=start, stop=stop)
-    ranks = _ranks(who, text)
-    if how.startswith("+"):
-        extra = _moment(how[1:], text)
-        if extra.in_steps:
-            raise SettingsError(f"{text!r}: say how long in seconds or milliseconds, as in {who}=+50ms")
-        return Straggler(ranks, extra=extra.value, start=start, stop=stop)
-    factor = _factor(how, text)
-    return Straggler(ranks, (factor, factor), start=start, stop=stop)
-
-
-def parse_share(text: str, whole: str | None = None) -> float:
-    """Read ``10%`` or ``0.1``: a fraction from 0 to 1. An error quotes the whole text, if this is a part of one."""
-    number, percent, rest = text.strip(" ").partition("%")
+def parse_fault(text: str) -> Fault:
+    """Read ``KIND:...``."""
+    kind, colon, rest = text.partition(":")
+    kind = kind.strip(" ")
+    kind = "drop" if kind == "loss" else kind
+    if kind not in _KINDS:
+        raise SettingsError(f"{text!r}: {suggest('fault', kind, _KINDS)} A fault reads as {_EXAMPLES}")
+    if not colon:
+        raise SettingsError(f"{text!r} should read {kind}:..., as in {_EXAMPLES}")
     try:
-        value = float(number) / (100 if percent else 1)
-    except ValueError:
-        value = -1.0
-    if rest or not 0 <= value <= 1:
-        if whole is not None:
-            raise SettingsError(f"{whole!r}: {text!r} should be a share from 0% to 100%, such as 10% or 0.1")
-        _refuse(text, "a share from 0% to 100%, such as 10% or 0.1")
-    return value
+        said = _KINDS[kind](rest)
+    except SettingsError as error:
+        raise SettingsError(f"{text!r}: {error}") from None
+    if isinstance(said, float) and kind != "bandwidth" and said >= 1:
+        raise SettingsError(f"{text!r} should say a share of less than 100%, such as {kind}:5%")
+    if isinstance(said, Pause | Cut) and not said.span.value > 0:
+        raise SettingsError(f"{text!r}: it lasts no time at all; say for how long, such as +10s")
+    if isinstance(said, Pause) and said.span.in_steps:
+        raise SettingsError(f"{text!r}: who stands still counts no steps; say for how long in time, such as +10s")
+    return Fault(kind, said, text)
 
 
-def parse_delay(text: str) -> tuple[float, float]:
-    """Read ``20ms`` or ``5ms-50ms``: the least and the most, in seconds."""
-    low, dash, high = text.partition("-")
-    moments = [_moment(part, text) for part in (low, high if dash else low)]
-    if any(moment.in_steps and moment.value for moment in moments) or moments[0].value > moments[1].value:
-        _refuse(text, "a delay in time units, the least first, such as 20ms or 5ms-50ms")
-    return moments[0].value, moments[1].value
+def parse_faults(texts: Iterable[str], world_size: int, seed: int = 0) -> Faults:
+    """Read the faults of a run, and refuse what cannot happen: silence would look like resilience.
+
+    Args:
+        texts: each as `parse_fault` takes it.
+        world_size: ranks are below it.
+        seed: of the weather.
+    """
+    faults: list[Fault] = []
+    for fault in map(parse_fault, texts):
+        _check_ranks(fault.text, _ranks_of(fault.said), world_size)
+        for other in faults:
+            if fault.kind == other.kind and (fault.said == other.said or isinstance(fault.said, float | tuple)):
+                raise SettingsError(f"{fault.text!r}: {fault.kind} is said already, by {other.text!r}; say it once")
+        faults.append(fault)
+    for rank in range(world_size):
+        lives = [one for one in faults if isinstance(one.said, Incident) and one.said.rank == rank]
+        kills, restarts = ([one for one in lives if one.kind == kind] for kind in ("kill", "restart"))
+        _check_lives(rank, kills, restarts)
+    said: dict[str, Any] = {_WEATHER[one.kind]: one.said for one in faults if one.kind in _WEATHER}
+    weather = Weather(seed, **said)
+    return Faults(
+        _all(faults, "kill", Incident),
+        _all(faults, "restart", Incident),
+        _all(faults, "pause", Pause),
+        _all(faults, "cut", Cut),
+        None if weather == Weather(seed) else weather,
+    )
 
 
-def _refuse(text: str, wanted: str) -> NoReturn:
-    raise SettingsError(f"{text!r} should read {wanted}")
+def parse_stragglers(texts: Iterable[str], world_size: int) -> tuple[Straggler, ...]:
+    """Read the stragglers of a run of real processes, each as `parse_straggler` takes it; none can be made faster."""
+    stragglers = []
+    for text in texts:
+        straggler = parse_straggler(text)
+        _check_ranks(text, straggler.ranks or (), world_size)
+        if min(straggler.factors) < 1:
+            raise SettingsError(
+                f"{text!r}: a real peer can be slowed down, not sped up; a factor from 1x on, such as 4x"
+            )
+        stragglers.append(straggler)
+    return tuple(stragglers)
 
 
-def _rank(text: str, whole: str) -> int:
-    digits = text.strip(" ")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise SettingsError(f"{whole!r}: a rank is a number from 0 on, not {text!r}")
-    return int(digits)
+def _all(faults: Iterable[Fault], kind: str, form: type[_Form]) -> tuple[_Form, ...]:
+    return tuple(one.said for one in faults if one.kind == kind and isinstance(one.said, form))
 
 
-def _ranks(text: str, whole: str) -> frozenset[int]:
-    ranks: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        low = _rank(first, whole)
-        high = _rank(last, whole) if dash else low
-        if high < low:
-            raise SettingsError(f"{whole!r}: the range {part!r} runs backwards")
-        if high - low > 1_000_000:
-            raise SettingsError(f"{whole!r}: the range {part!r} is longer than any swarm")
-        ranks.update(range(low, high + 1))
-    return frozenset(ranks)
+def _ranks_of(said: Said) -> Iterable[int]:
+    if isinstance(said, Cut):
+        return said.left | said.right
+    return (said.rank,) if isinstance(said, Incident | Pause) else ()
 
 
-def _moment(text: str, whole: str) -> Moment:
-    match = _NUMBER.fullmatch(text.strip(" "))
-    if match is None:
-        raise SettingsError(f"{whole!r}: {text!r} should be a number of steps, or a time such as 2.5s or 300ms")
-    unit = _UNITS[match[2] or ""]
-    return Moment(float(match[1]) * (1.0 if unit is None else unit), in_steps=unit is None)
+def _check_ranks(text: str, ranks: Iterable[int], world_size: int) -> None:
+    outside = sorted(rank for rank in ranks if rank >= world_size)
+    if outside:
+        raise SettingsError(f"{text!r}: there is no rank {outside[0]}; ranks are 0 to {world_size - 1}")
 
 
-def _factor(text: str, whole: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)x", text.strip(" "))
-    if match is None or not float(match[1]) > 0:
-        raise SettingsError(f"{whole!r}: {text!r} should be a factor such as 4x")
-    return float(match[1])
+def _check_lives(rank: int, kills: Sequence[Fault], restarts: Sequence[Fault]) -> None:
+    """Refuse kills and restarts of one rank that do not take turns."""
+    if len(restarts) > len(kills):
+        often = "never killed" if not kills else f"killed only {len(kills)}x"
+        raise SettingsError(
+            f"{restarts[-1].text!r}: rank {rank} is {often}, so it cannot come back; say kill:{rank}@100"
+        )
+    if len(kills) > len(restarts) + 1:
+        raise SettingsError(f"{kills[-1].text!r}: rank {rank} is killed before; say a restart:{rank}@... in between")
+    if len({_at(one).in_steps for one in (*kills, *restarts)}) > 1:
+        if len(kills) > 1:
+            raise SettingsError(f"{kills[-1].text!r}: say all that befalls rank {rank} in steps, or all of it in time")
+        return  # nobody knows which comes first
+    kills, restarts = (sorted(some, key=lambda one: _at(one).value) for some in (kills, restarts))
+    turns = [one for pair in zip(kills, restarts, strict=False) for one in pair] + list(kills[len(restarts) :])
+    for before, after in pairwise(turns):
+        if not _at(before).value < _at(after).value:
+            wrong = "is killed only after that" if after.kind == "restart" else "has not come back by then"
+            raise SettingsError(f"{after.text!r}: rank {rank} {wrong} ({before.text!r})")
+
+
+def _at(fault: Fault) -> Moment:
+    assert isinstance(fault.said, Incident)
+    return fault.said.at

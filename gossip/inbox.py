@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gossip.mass import Values
+from gossip.mass import Values, blend
 from gossip.messages import Address, Parcel
 
 __all__ = ["Ask", "Inbox", "Pile"]
@@ -36,6 +36,8 @@ class Pile:
     turn: int
     weight: float
     values: Values
+    #: Whether the values are a copy that may be changed.
+    own: bool = False
     #: What the parcels in it ask for in return.
     asks: list[Ask] = field(default_factory=list)
 
@@ -71,7 +73,10 @@ class Inbox:
             self.nbytes += parcel.values.nbytes
         else:
             total = pile.weight + parcel.weight
-            pile.values = pile.values + (parcel.values - pile.values) * (parcel.weight / total)
+            if not pile.own:
+                # The frame is read-only, and a parcel of ours that came back may still be on its way.
+                pile.values, pile.own = pile.values.copy(), True
+            blend(pile.values, parcel.values, parcel.weight / total)
             pile.weight = total
         if answer:
             pile.asks.append(Ask(parcel.origin, parcel.turn, parcel.ask))

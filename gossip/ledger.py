@@ -49,6 +49,8 @@ class Outbox:
         self._window = window
         self._links: dict[int, _Link] = {}
         self._all: dict[tuple[int, int], Entry] = {}  #: the entries of all links, by (rank, sequence)
+        #: The parcels of each shard that are on their way, by (rank, sequence), so that their weight is soon summed.
+        self._shards: dict[int, dict[tuple[int, int], float]] = {}
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._all.values())
@@ -87,6 +89,7 @@ class Outbox:
         entry = Entry(parcel, now, resend_at)
         link.entries[parcel.sequence] = entry
         self._all[parcel.destination.rank, parcel.sequence] = entry
+        self._shards.setdefault(parcel.shard, {})[parcel.destination.rank, parcel.sequence] = parcel.weight
         link.shards.add(parcel.shard)
         link.nbytes += parcel.values.nbytes
 
@@ -96,7 +99,7 @@ class Outbox:
         if link is None or link.address != destination or sequence not in link.entries:
             return None
         entry = link.entries.pop(sequence)
-        del self._all[destination.rank, sequence]
+        self._drop(destination.rank, sequence)
         link.shards.discard(entry.parcel.shard)
         link.nbytes -= entry.parcel.values.nbytes
         return entry
@@ -106,11 +109,16 @@ class Outbox:
         link = self._links.pop(rank, None)
         if link is None:
             return []
-        return [self._all.pop((rank, sequence)).parcel for sequence in link.entries]
+        return [self._drop(rank, sequence).parcel for sequence in link.entries]
+
+    def _drop(self, rank: int, sequence: int) -> Entry:
+        entry = self._all.pop((rank, sequence))
+        del self._shards[entry.parcel.shard][rank, sequence]
+        return entry
 
     def weight(self, shard: int) -> float:
         """Return the weight of a shard that is on its way to anybody."""
-        return sum([entry.parcel.weight for entry in self._all.values() if entry.parcel.shard == shard])
+        return sum(list(self._shards.get(shard, {}).values()))
 
     @property
     def resend_at(self) -> float | None:

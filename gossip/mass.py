@@ -1,7 +1,7 @@
 """Shards and their mass.
 
-A replica's parameters are one flat vector, cut into shards. The mass of a shard is the pair (x, w) of
-push-sum, and the estimate, which is what the user sees and trains, is z = x / w.
+A replica's parameters are one flat vector for each kind of number, cut into shards. The mass of a shard is the
+pair (x, w) of push-sum, and the estimate, which is what the user sees and trains, is z = x / w.
 
 What is stored is z and w, never x. Then giving mass away, (x, w) -> ((1-f) x, (1-f) w), does not touch the
 values at all: z stays, only w shrinks. Receiving is an interpolation, z <- z + (z' - z) w' / (w + w'). An optimizer
@@ -12,45 +12,41 @@ parameters is needed, and a parcel's payload is simply the values.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from gossip.errors import SettingsError
 
-__all__ = ["SHARD_BYTES", "Layout", "Mass", "Values", "is_finite"]
+__all__ = ["BFLOAT16", "SHARD_BYTES", "Layout", "Mass", "Part", "Values", "blend", "distance", "is_finite"]
 
 Values = npt.NDArray[Any]
+
+#: numpy has no name for it, so that it is not of kind "f" there.
+BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+_WIDE = np.dtype(np.float32)
 
 #: 4 MiB. A parcel is a shard: smaller ones cost more messages per model, larger ones hold a link longer and page-fault
 #: more; 1 to 4 MiB is the range in which neither matters much.
 SHARD_BYTES = 4 << 20
+_FEW = 4096
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How a flat vector is cut into shards as even as possible."""
+class Part(NamedTuple):
+    """A vector of numbers of one kind, cut into shards as even as possible."""
 
     size: int
     shards: int
     dtype: np.dtype[Any]
-    #: Where each shard starts and stops in the flat vector.
-    bounds: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.shards <= self.size:
-            raise SettingsError(f"{self.size} parameters can form 1 to {self.size} shards, not {self.shards}")
-        if self.dtype.kind != "f":
-            raise SettingsError(f"mass is made of floating-point numbers, not {self.dtype}")
-        cuts = [self.size * shard // self.shards for shard in range(self.shards + 1)]
-        object.__setattr__(self, "bounds", tuple(pairwise(cuts)))
 
     @classmethod
-    def cut(cls, size: int, shard_bytes: int = SHARD_BYTES, dtype: npt.DTypeLike = np.float32) -> Layout:
-        """Lay out ``size`` elements in shards of at most ``shard_bytes``."""
+    def cut(cls, size: int, shard_bytes: int = SHARD_BYTES, dtype: npt.DTypeLike = np.float32) -> Part:
+        """Cut ``size`` elements into shards of at most ``shard_bytes``."""
         kind = np.dtype(dtype)
         if size < 1:
             raise SettingsError("there is nothing to share: the model has no floating-point parameters")
@@ -58,26 +54,89 @@ class Layout:
             raise SettingsError(f"a shard holds at least one element of {kind.itemsize} bytes, not {shard_bytes}")
         return cls(size, -(-size // (shard_bytes // kind.itemsize)), kind)
 
+
+@dataclass(frozen=True)
+class Layout:
+    """How a replica's numbers are cut into shards: one part per kind of number, one after the other."""
+
+    parts: tuple[Part, ...]
+    #: Where each shard starts and stops, counted through all parts.
+    bounds: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+    #: What each shard is made of.
+    dtypes: tuple[np.dtype[Any], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        bounds: list[tuple[int, int]] = []
+        start = 0
+        for size, shards, dtype in self.parts:
+            if not 1 <= shards <= size:
+                raise SettingsError(f"{size} parameters can form 1 to {size} shards, not {shards}")
+            if dtype.kind != "f" and dtype != BFLOAT16:
+                raise SettingsError(f"mass is made of floating-point numbers, not {dtype}")
+            bounds += pairwise([start + size * shard // shards for shard in range(shards + 1)])
+            start += size
+        object.__setattr__(self, "bounds", tuple(bounds))
+        object.__setattr__(self, "dtypes", tuple(part.dtype for part in self.parts for _ in range(part.shards)))
+
+    @classmethod
+    def uniform(cls, size: int, shards: int, dtype: npt.DTypeLike) -> Layout:
+        """Lay out one vector in so many shards."""
+        return cls((Part(size, shards, np.dtype(dtype)),))
+
+    @classmethod
+    def cut(cls, size: int, shard_bytes: int = SHARD_BYTES, dtype: npt.DTypeLike = np.float32) -> Layout:
+        """Lay out one vector of ``size`` elements in shards of at most ``shard_bytes``."""
+        return cls((Part.cut(size, shard_bytes, dtype),))
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards."""
+        return len(self.bounds)
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all values."""
+        return sum(part.size * part.dtype.itemsize for part in self.parts)
+
     def nbytes(self, shard: int) -> int:
         """Return the size of the shard's values."""
         start, stop = self.bounds[shard]
-        return (stop - start) * self.dtype.itemsize
+        return (stop - start) * self.dtypes[shard].itemsize
 
 
 class Mass:
     """The mass that one peer holds: the values z of all shards and a weight w for each."""
 
-    def __init__(self, layout: Layout, values: Values, weights: list[float] | None = None) -> None:
-        if values.shape != (layout.size,) or values.dtype != layout.dtype:
-            raise SettingsError(
-                f"the layout is for {layout.size} values of {layout.dtype}, not {values.shape} of {values.dtype}"
-            )
+    def __init__(
+        self, layout: Layout, values: Values | Sequence[Values], weights: Sequence[float] | None = None
+    ) -> None:
+        parts = [values] if isinstance(values, np.ndarray) else list(values)
+        if [(one.shape, one.dtype) for one in parts] != [((part.size,), part.dtype) for part in layout.parts]:
+            expected = " and ".join(f"{part.size} values of {part.dtype}" for part in layout.parts)
+            found = " and ".join(f"{one.shape} of {one.dtype}" for one in parts)
+            raise SettingsError(f"the layout is for {expected}, not {found}")
         self.layout = layout
-        #: z, the vector that the user trains; this class changes it only in `merge`.
-        self.values = values
+        #: z, the vectors that the user trains; this class changes them only in `merge` and `replace`.
+        self.parts = parts
         #: w of each shard; never negative.
         self.weights = [1.0] * layout.shards if weights is None else list(weights)
-        self._views = [values[start:stop] for start, stop in layout.bounds]
+        first = list(accumulate((part.size for part in layout.parts), initial=0))
+        of = [part for part, (_, shards, _) in enumerate(layout.parts) for _ in range(shards)]
+        self._views = [
+            parts[part][start - first[part] : stop - first[part]]
+            for part, (start, stop) in zip(of, layout.bounds, strict=True)
+        ]
+
+    @property
+    def values(self) -> Values:
+        """z, where it is a single vector."""
+        (only,) = self.parts
+        return only
 
     def view(self, shard: int) -> Values:
         """Return the shard's values, not a copy."""
@@ -99,15 +158,41 @@ class Mass:
         if total == weight:
             own[:] = values
         else:
-            difference = values - own
-            difference *= weight / total
-            own += difference
+            blend(own, values, weight / total)
         self.weights[shard] = total
+
+    def replace(self, shard: int, values: Values) -> None:
+        """Start the shard anew with another peer's z: a fresh weight of 1 is minted."""
+        self._views[shard][:] = values
+        self.weights[shard] = 1.0
+
+
+def blend(own: Values, values: Values, fraction: float) -> None:
+    """Move ``own`` by a fraction of the way to ``values``, in place."""
+    if own.dtype.itemsize < _WIDE.itemsize:
+        # Half precision would round three times, and half the way between neighbours is no number of theirs.
+        wide = own.astype(_WIDE)
+        blend(wide, values.astype(_WIDE), fraction)
+        own[:] = wide
+        return
+    difference = values - own
+    difference *= fraction
+    own += difference
+
+
+def distance(own: Values, values: Values) -> float:
+    """Return how far the values lie from ``own``, relative to its length: 0 where they agree."""
+    wide, other = own.astype(np.float64), values.astype(np.float64)
+    length = math.sqrt(float(np.dot(wide, wide)))
+    wide -= other
+    return math.sqrt(float(np.dot(wide, wide))) / (length or 1.0)
 
 
 def is_finite(values: Values) -> bool:
-    """Whether there is no NaN or infinity: a dot product tells in one fast pass, save where it overflows."""
-    with np.errstate(all="ignore"):
-        if math.isfinite(np.dot(values, values)):
-            return True
+    """Whether there is no NaN or infinity."""
+    # For a few numbers a dot product is quicker, save where it overflows; for many, it would wake BLAS's threads.
+    if values.size <= _FEW and values.dtype != BFLOAT16:
+        with np.errstate(all="ignore"):
+            if math.isfinite(np.dot(values, values)):
+                return True
     return bool(np.isfinite(values).all())

@@ -6,6 +6,10 @@
 - `Pass`: nothing comes from me at this turn; do not wait for it.
 - `Hello`: this is who I am now; what you sent to my former lives is yours again.
 - `Fence`: the addressee's incarnation is dead to the sender of this; it must come back as a new one.
+- `Bye`: I leave; do not send to me any more.
+- `News`: a few bytes about the swarm, passed on by everybody; what they mean is for the layers above.
+- `Want`: I am new; give me this piece of the state.
+- `Piece`: here it is. Unlike a parcel it is a copy, no mass: it may come twice, or not at all.
 
 Every message names who sends it in which incarnation, and for whom in which. An answer counts only between the
 incarnations that the parcel went between: a peer that restarted knows nothing of what it received in a former life and
@@ -19,7 +23,20 @@ from typing import NamedTuple
 
 from gossip.mass import Values
 
-__all__ = ["Ack", "Address", "Fence", "Hello", "Message", "Parcel", "Pass", "Refusal"]
+__all__ = [
+    "Ack",
+    "Address",
+    "Bye",
+    "Fence",
+    "Hello",
+    "Message",
+    "News",
+    "Parcel",
+    "Pass",
+    "Piece",
+    "Refusal",
+    "Want",
+]
 
 
 class Address(NamedTuple):
@@ -95,4 +112,44 @@ class Fence:
     destination: Address
 
 
-Message = Parcel | Ack | Refusal | Pass | Hello | Fence
+@dataclass(frozen=True)
+class Bye:
+    """The origin leaves of its own will."""
+
+    origin: Address
+    destination: Address
+
+
+@dataclass(frozen=True)
+class News:
+    """Something that everybody should hear."""
+
+    origin: Address
+    destination: Address
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Want:
+    """The origin has no state yet, and asks for a piece of it."""
+
+    origin: Address
+    destination: Address
+    piece: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of the state: a shard's values, or behind the shards a part of the annex."""
+
+    origin: Address
+    destination: Address
+    piece: int
+    #: How many pieces there are, those of the annex included.
+    pieces: int
+    #: The turn that the shard comes to next; 0 for the annex.
+    turn: int
+    values: Values
+
+
+Message = Parcel | Ack | Refusal | Pass | Hello | Fence | Bye | News | Want | Piece

@@ -8,8 +8,9 @@ The contract of a `Transport`, which the protocol core is built for:
 - nothing is queued for a peer that is not connected, so nothing piles up for the dead;
 - only the thread that owns a transport calls it, save for `wake`.
 
-ZeroMQ: one PULL socket is bound, and one PUSH is connected to each peer that is sent to. Every conversation is two
-one-way streets, so there is no identity to hand over when a peer restarts.
+ZeroMQ: one PULL socket is bound, and two PUSH sockets are connected to each peer that is sent to, one for parcels and
+one for everything small, so that an answer does not queue behind megabytes. Every conversation is made of one-way
+streets, so there is no identity to hand over when a peer restarts.
 
 With keys every connection is encrypted and authenticated by CURVE: a PUSH knows the key of the peer it connects to, and
 the PULL admits only keys on its list, by ZAP at the handshake and again for every message, so that a key which
@@ -21,14 +22,17 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
 import zmq
 import zmq.utils.z85
 
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
 from gossip.keys import KeyPair
+from gossip.link import Link
 from gossip.wire import HEADER_LIMIT, Buffer
 
 __all__ = ["Transport", "TransportError", "ZmqTransport", "new_keys"]
@@ -54,7 +58,11 @@ class Transport(Protocol):
         """Forget a rank and all that was queued for it."""
 
     def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
-        """Send without blocking; return False if the message was dropped right away."""
+        """Send without blocking; return False if the message was dropped right away.
+
+        Nobody changes the buffers before the message is answered. The same payload, sent again to the same rank while
+        the first copy has not left yet, is dropped: it is on its way.
+        """
 
     def receive(self) -> Sequence[Buffer] | None:
         """Return a message that has arrived, or None."""
@@ -74,11 +82,34 @@ def new_keys() -> KeyPair:
     return KeyPair(*zmq.curve_keypair())
 
 
+@dataclass
+class _Outlet:
+    """The two ways to one peer."""
+
+    parcels: zmq.Socket[bytes]
+    words: zmq.Socket[bytes]
+    #: Payloads that ZeroMQ may still hold, by where they are; kept, so that no other takes its place.
+    leaving: dict[int, tuple[zmq.MessageTracker, Buffer]] = field(default_factory=dict)
+
+    def holds(self, payload: Buffer) -> bool:
+        """Whether the payload has not left yet; forget those that have."""
+        for identity in [key for key, (tracker, _) in self.leaving.items() if tracker.done]:
+            del self.leaving[identity]
+        return _identity(payload) in self.leaving
+
+
 class ZmqTransport:
     """Frames over TCP by ZeroMQ."""
 
-    #: Messages that may be queued for one peer inside ZeroMQ. The core bounds the bytes; this bounds resends.
-    _QUEUE = 64
+    #: Messages that ZeroMQ queues for one peer. The core bounds the bytes, and a large payload is not copied for it, so
+    #: this may be generous.
+    _SEND_QUEUE = 1024
+    #: Messages from one peer that may lie unread: a sender that keeps no budget is slowed down by it.
+    _RECEIVE_QUEUE = 64
+    #: Messages up to this size are copied and go ahead of parcels: it is what pyzmq would copy in any case.
+    _SMALL = 64 << 10
+    #: Milliseconds that small messages have for leaving when the transport is closed.
+    _LAST_WORDS = 100
 
     def __init__(
         self,
@@ -89,6 +120,7 @@ class ZmqTransport:
         admitted: Iterable[bytes] = (),
         insecure: bool = False,
         largest: int = 64 << 20,
+        link: Link | None = None,
     ) -> None:
         """Bind.
 
@@ -99,6 +131,7 @@ class ZmqTransport:
             admitted: the public keys that may connect.
             insecure: let a bind to other interfaces than loopback do without keys.
             largest: frames beyond so many bytes end the connection that they come over.
+            link: how connections are kept up.
         """
         if keys is None and not insecure and not bind.is_loopback:
             raise SettingsError(
@@ -106,9 +139,11 @@ class ZmqTransport:
                 "'gossip keygen DIR', or say insecure by name"
             )
         self._keys = keys
-        self._admitted = {bytes(key) for key in admitted}
+        self._link = link or Link()
+        #: Public keys, as the user id of a message spells them.
+        self._admitted = {key.decode() for key in admitted}
         self._context = zmq.Context(io_threads=1)
-        self._peers: dict[int, zmq.Socket[bytes]] = {}
+        self._outlets: dict[int, _Outlet] = {}
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
@@ -144,49 +179,52 @@ class ZmqTransport:
 
     def admit(self, key: bytes) -> None:
         """Let the bearer of a public key in from now on."""
-        self._admitted.add(bytes(key))
+        self._admitted.add(key.decode())
 
     def revoke(self, key: bytes) -> None:
         """Let the bearer of a public key in no more, nor anything that it has sent and we have not read."""
-        self._admitted.discard(bytes(key))
+        self._admitted.discard(key.decode())
 
     def connect(self, rank: int, endpoint: Endpoint, key: bytes | None = None) -> None:
         """Make a rank reachable, or reachable somewhere else; with keys, only who has the key can be it."""
         if (key is None) != (self._keys is None):
             raise SettingsError(f"rank {rank}: either all peers have keys or none")
         self.disconnect(rank)
-        outlet = self._context.socket(zmq.PUSH)
-        self._set_up(outlet)
-        outlet.setsockopt(zmq.IPV6, True)
-        outlet.setsockopt(zmq.IMMEDIATE, 1)
-        outlet.setsockopt(zmq.RECONNECT_IVL, 50)
-        outlet.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
-        if self._keys is not None and key is not None:
-            outlet.setsockopt(zmq.CURVE_SERVERKEY, key)
-            outlet.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.public)
-            outlet.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret)
+        parcels = self._connected(rank, endpoint, key)
         try:
-            outlet.connect(f"tcp://{endpoint}")
-        except zmq.ZMQError as error:
-            outlet.close(linger=0)
-            raise TransportError(f"cannot connect to rank {rank} at {endpoint}: {error}") from error
-        self._peers[rank] = outlet
+            words = self._connected(rank, endpoint, key)
+            words.setsockopt(zmq.LINGER, self._LAST_WORDS)
+        except TransportError:
+            parcels.close(linger=0)
+            raise
+        self._outlets[rank] = _Outlet(parcels, words)
 
     def disconnect(self, rank: int) -> None:
         """Forget a rank and all that was queued for it."""
-        outlet = self._peers.pop(rank, None)
+        outlet = self._outlets.pop(rank, None)
         if outlet is not None:
-            outlet.close(linger=0)
+            outlet.parcels.close(linger=0)
+            outlet.words.close(linger=0)
 
     def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
-        """Send without blocking or copying; return False if the rank is unknown, not connected, or its queue full."""
-        outlet = self._peers.get(rank)
+        """Send without blocking or copying.
+
+        Return False if the rank is unknown, not connected, its queue full, or the payload on its way there already.
+        """
+        outlet = self._outlets.get(rank)
         if outlet is None:
             return False
         try:
-            outlet.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+            if sum(map(len, frames)) <= self._SMALL:
+                outlet.words.send_multipart(frames, flags=zmq.NOBLOCK)
+                return True
+            if outlet.holds(frames[-1]):
+                return False
+            tracker = outlet.parcels.send_multipart(frames, flags=zmq.NOBLOCK, copy=False, track=True)
         except zmq.Again:
             return False
+        if tracker is not None:
+            outlet.leaving[_identity(frames[-1])] = tracker, frames[-1]
         return True
 
     def receive(self) -> Sequence[Buffer] | None:
@@ -196,13 +234,12 @@ class ZmqTransport:
                 frames = self._inlet.recv_multipart(flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return None
-            if self._keys is None or frames[0].get("User-Id") in {key.decode() for key in self._admitted}:
+            if self._keys is None or frames[0].get("User-Id") in self._admitted:
                 return [frame.buffer for frame in frames]
 
     def wait(self, timeout: float | None) -> None:
         """Return when a message is there, `wake` was called, or so many seconds have passed."""
-        milliseconds = None if timeout is None else max(0, math.ceil(timeout * 1000))
-        ready = dict(self._poller.poll(milliseconds))
+        ready = dict(self._poller.poll(None if timeout is None else _milliseconds(timeout)))
         if self._wake_out.fileno() in ready:
             self._wake_out.recv(4096)
         if self._zap is not None and self._zap in ready:
@@ -216,30 +253,56 @@ class ZmqTransport:
             return  # it is awake, or closed
 
     def close(self) -> None:
-        """Give everything back, at once; calling it again does nothing."""
-        self._context.destroy(linger=0)
+        """Give everything back; calling it again does nothing. Last words have a moment to leave, parcels none."""
+        self._context.destroy()
         self._wake_in.close()
         self._wake_out.close()
 
     def _set_up(self, one: zmq.Socket[bytes]) -> None:
         one.setsockopt(zmq.LINGER, 0)
-        one.setsockopt(zmq.SNDHWM, self._QUEUE)
-        one.setsockopt(zmq.RCVHWM, self._QUEUE)
+        one.setsockopt(zmq.SNDHWM, self._SEND_QUEUE)
+        one.setsockopt(zmq.RCVHWM, self._RECEIVE_QUEUE)
         # Who is refused at the handshake hears nothing more, gives up after this, and comes again.
-        one.setsockopt(zmq.HANDSHAKE_IVL, 3_000)
-        # A connection whose other end has vanished without a word is given up after 10 seconds.
-        one.setsockopt(zmq.HEARTBEAT_IVL, 2_000)
-        one.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
+        one.setsockopt(zmq.HANDSHAKE_IVL, _milliseconds(self._link.handshake))
+        one.setsockopt(zmq.HEARTBEAT_IVL, _milliseconds(self._link.heartbeat))
+        one.setsockopt(zmq.HEARTBEAT_TIMEOUT, _milliseconds(self._link.heartbeat_timeout))
+
+    def _connected(self, rank: int, endpoint: Endpoint, key: bytes | None) -> zmq.Socket[bytes]:
+        outlet = self._context.socket(zmq.PUSH)
+        self._set_up(outlet)
+        outlet.setsockopt(zmq.IPV6, True)
+        outlet.setsockopt(zmq.IMMEDIATE, 1)
+        outlet.setsockopt(zmq.RECONNECT_IVL, _milliseconds(self._link.reconnect_first))
+        outlet.setsockopt(zmq.RECONNECT_IVL_MAX, _milliseconds(self._link.reconnect_ceiling))
+        if self._keys is not None and key is not None:
+            outlet.setsockopt(zmq.CURVE_SERVERKEY, key)
+            outlet.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.public)
+            outlet.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret)
+        try:
+            outlet.connect(f"tcp://{endpoint}")
+        except zmq.ZMQError as error:
+            outlet.close(linger=0)
+            raise TransportError(f"cannot connect to rank {rank} at {endpoint}: {error}") from error
+        return outlet
 
     def _authenticate(self, zap: zmq.Socket[bytes]) -> None:
         """Answer a handshake: ZeroMQ's RFC 27. The user id that goes with each message is the key."""
         version, request, _, _, _, mechanism, *credentials = zap.recv_multipart()
         key = zmq.utils.z85.encode(credentials[0]) if mechanism == b"CURVE" and credentials else b""
-        if key in self._admitted:
+        if key.decode() in self._admitted:
             zap.send_multipart([version, request, b"200", b"OK", key, b""])
         else:
             # 300, not 400: a peer that is refused may come again, for it may have been admitted by then.
             zap.send_multipart([version, request, b"300", b"not admitted", b"", b""])
+
+
+def _identity(payload: Buffer) -> int:
+    """Return what tells memory apart while it is in use: where it is, whichever view of it is at hand."""
+    return int(np.frombuffer(payload, np.uint8).ctypes.data)
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(0, math.ceil(seconds * 1000))
 
 
 def _numeric(bind: Endpoint) -> Endpoint:

@@ -1,7 +1,7 @@
-"""Messages as bytes: a msgpack header in one frame, a parcel's values as they are in a second.
+"""Messages as bytes: a msgpack header in one frame, the body of those that have one in a second.
 
-    frame 0   header (msgpack array), then 8 bytes: the xxh3 checksum of header and values
-    frame 1   the values of a parcel, raw, little-endian; absent for other messages
+    frame 0   header (msgpack array), then 8 bytes: the xxh3 checksum of header and body
+    frame 1   the values of a parcel or piece, raw, little-endian; the bytes of news; absent for other messages
 
     header    [version, run, kind, origin rank, origin incarnation, destination rank, destination incarnation,
                ... then by kind]
@@ -11,6 +11,10 @@
     pass      ... turn, shard
     hello     ... nothing more
     fence     ... nothing more
+    bye       ... nothing more
+    news      ... nothing more; the body is for the layers above
+    want      ... piece
+    piece     ... piece, pieces, turn, dtype ("uint8" for the annex), length of the body in bytes
 
 Everything that arrives is hostile until shown otherwise. Lengths are checked before anything is decoded, msgpack is
 given hard limits, every field is checked for its exact type and range, and values are views of the received
@@ -29,20 +33,25 @@ import xxhash
 
 from gossip.errors import Reason, Rejected
 from gossip.mass import Layout, Values, is_finite
-from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
+from gossip.messages import Ack, Address, Bye, Fence, Hello, Message, News, Parcel, Pass, Piece, Refusal, Want
 
-__all__ = ["HEADER_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
+__all__ = ["ANNEX_BYTES", "HEADER_LIMIT", "NEWS_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
 
 Buffer = bytes | bytearray | memoryview
 
-VERSION = 1
+VERSION = 2
 #: No header is longer than this.
 HEADER_LIMIT = 256
 _CHECKSUM = 8
 #: Nobody holds this much weight honestly: the cap on what a peer accepts is far below.
 WEIGHT_LIMIT = 1e6
+#: No news is longer than this.
+NEWS_LIMIT = 16 << 10
+#: The annex of a state goes in pieces of this size; the last may be shorter.
+ANNEX_BYTES = 1 << 20
+_PIECES_LIMIT = 1 << 20
 _INT_LIMIT = 2**53
-_PARCEL, _ACK, _REFUSAL, _PASS, _HELLO, _FENCE = range(6)
+_PARCEL, _ACK, _REFUSAL, _PASS, _HELLO, _FENCE, _BYE, _NEWS, _WANT, _PIECE = range(10)
 _COMMON = 7
 _FIELDS = {
     _PARCEL: _COMMON + 7,
@@ -51,7 +60,12 @@ _FIELDS = {
     _PASS: _COMMON + 2,
     _HELLO: _COMMON,
     _FENCE: _COMMON,
+    _BYE: _COMMON,
+    _NEWS: _COMMON,
+    _WANT: _COMMON + 1,
+    _PIECE: _COMMON + 5,
 }
+_WITH_BODY = (_PARCEL, _NEWS, _PIECE)
 
 assert sys.byteorder == "little", "values go over the wire as they are in memory, which must be little-endian"
 
@@ -62,7 +76,7 @@ class Codec:
     def __init__(self, run: str, layout: Layout) -> None:
         self._run = run
         self._layout = layout
-        self._dtype = layout.dtype.str
+        self._dtypes = [dtype.name for dtype in layout.dtypes]
 
     def encode(self, message: Message) -> list[Buffer]:
         """Return the frames of a message. The values are not copied: leave them alone until acknowledged."""
@@ -76,17 +90,25 @@ class Codec:
             message.destination.incarnation,
         ]
         if isinstance(message, Parcel):
-            values = message.values.data.cast("B")
+            values = message.values.view(np.uint8).data
             more = [
                 message.sequence,
                 message.turn,
                 message.shard,
                 message.weight,
                 message.ask,
-                self._dtype,
+                self._dtypes[message.shard],
                 len(values),
             ]
             return _sealed(common + more, values)
+        if isinstance(message, Piece):
+            values = message.values.view(np.uint8).data
+            more = [message.piece, message.pieces, message.turn, message.values.dtype.name, len(values)]
+            return _sealed(common + more, values)
+        if isinstance(message, News):
+            return _sealed(common, memoryview(message.body))
+        if isinstance(message, Want):
+            return _sealed([*common, message.piece])
         if isinstance(message, Ack | Refusal):
             return _sealed([*common, message.sequence])
         if isinstance(message, Pass):
@@ -108,12 +130,16 @@ class Codec:
             raise Rejected(Reason.RUN, f"of the run {fields[1]!r:.40}, ours is {self._run!r}")
         origin = Address(_count(fields[3], "origin"), _count(fields[4], "incarnation"))
         destination = Address(_count(fields[5], "destination"), _count(fields[6], "incarnation"))
-        if body is not None and kind != _PARCEL:
+        if body is not None and kind not in _WITH_BODY:
             raise Rejected(Reason.MALFORMED, "values behind a message that has none", origin.rank)
-        if kind == _FENCE:
-            return Fence(origin, destination)
-        if kind == _HELLO:
-            return Hello(origin, destination)
+        if kind in _BARE:
+            return _BARE[kind](origin, destination)
+        if kind == _NEWS:
+            return News(origin, destination, _news(origin.rank, body))
+        if kind == _WANT:
+            return Want(origin, destination, _count(fields[7], "piece", origin.rank))
+        if kind == _PIECE:
+            return self._piece(origin, destination, fields[_COMMON:], body)
         if kind == _PASS:
             turn, shard = _count(fields[7], "turn", origin.rank), self._shard(fields[8], origin.rank)
             return Pass(origin, destination, turn, shard)
@@ -139,6 +165,21 @@ class Codec:
             ask,
         )
 
+    def _piece(self, origin: Address, destination: Address, fields: list[Any], body: memoryview | None) -> Piece:
+        piece, pieces, turn, dtype, length = fields
+        _count(turn, "turn", origin.rank)
+        if _count(pieces, "pieces", origin.rank) > _PIECES_LIMIT or _count(piece, "piece", origin.rank) >= pieces:
+            raise Rejected(Reason.SHAPE, f"piece {piece} of {pieces}", origin.rank)
+        if pieces < self._layout.shards:
+            raise Rejected(Reason.SHAPE, f"{pieces} pieces; we have {self._layout.shards} shards", origin.rank)
+        if piece < self._layout.shards:
+            values = self._values(origin.rank, piece, dtype, length, body)
+        else:
+            if dtype != "uint8" or body is None or not len(body) == length <= ANNEX_BYTES:
+                raise Rejected(Reason.SHAPE, f"piece {piece} is not a part of an annex", origin.rank)
+            values = np.frombuffer(body, dtype=np.uint8)
+        return Piece(origin, destination, piece, pieces, turn, values)
+
     def _shard(self, shard: Any, origin: int) -> int:
         if type(shard) is not int or not 0 <= shard < self._layout.shards:
             raise Rejected(Reason.SHAPE, f"shard {shard!r:.40} of {self._layout.shards}", origin)
@@ -146,8 +187,8 @@ class Codec:
 
     def _values(self, origin: int, shard: Any, dtype: Any, length: Any, body: memoryview | None) -> Values:
         shard = self._shard(shard, origin)
-        if dtype != self._dtype:
-            raise Rejected(Reason.DTYPE, f"values of {dtype!r:.40}, ours are {self._dtype}", origin)
+        if dtype != self._dtypes[shard]:
+            raise Rejected(Reason.DTYPE, f"values of {dtype!r:.40}, ours are {self._dtypes[shard]}", origin)
         expected = self._layout.nbytes(shard)
         if type(length) is not int or length != expected:
             raise Rejected(Reason.SHAPE, f"shard {shard} has {expected} bytes, not {length!r:.40}", origin)
@@ -155,13 +196,25 @@ class Codec:
             raise Rejected(Reason.TRUNCATED, f"{0 if body is None else len(body)} of {length} bytes", origin)
         if len(body) > length:
             raise Rejected(Reason.OVERSIZED, f"{len(body)} bytes instead of {length}", origin)
-        values: Values = np.frombuffer(body, dtype=self._layout.dtype)
+        values: Values = np.frombuffer(body, dtype=self._layout.dtypes[shard])
         if not is_finite(values):
             raise Rejected(Reason.NOT_FINITE, f"NaN or infinity in shard {shard}", origin)
         return values
 
 
-_KINDS: dict[type, int] = {Parcel: _PARCEL, Ack: _ACK, Refusal: _REFUSAL, Pass: _PASS, Hello: _HELLO, Fence: _FENCE}
+_KINDS: dict[type, int] = {
+    Parcel: _PARCEL,
+    Ack: _ACK,
+    Refusal: _REFUSAL,
+    Pass: _PASS,
+    Hello: _HELLO,
+    Fence: _FENCE,
+    Bye: _BYE,
+    News: _NEWS,
+    Want: _WANT,
+    Piece: _PIECE,
+}
+_BARE: dict[int, type[Hello] | type[Fence] | type[Bye]] = {_HELLO: Hello, _FENCE: Fence, _BYE: Bye}
 
 
 def _sealed(fields: list[Any], values: memoryview | None = None) -> list[Buffer]:
@@ -209,6 +262,14 @@ def _check_seal(frame: Buffer, header: memoryview, body: memoryview | None) -> N
         seal.update(body)
     if seal.digest() != bytes(memoryview(frame)[-_CHECKSUM:]):
         raise Rejected(Reason.CHECKSUM, "the checksum does not fit the bytes")
+
+
+def _news(origin: int, body: memoryview | None) -> bytes:
+    if body is None:
+        raise Rejected(Reason.TRUNCATED, "news without a body", origin)
+    if len(body) > NEWS_LIMIT:
+        raise Rejected(Reason.OVERSIZED, f"news of {len(body)} bytes; the limit is {NEWS_LIMIT}", origin)
+    return bytes(body)
 
 
 def _count(value: Any, what: str, origin: int | None = None) -> int:

@@ -12,15 +12,16 @@ from typing import Any
 from gossip.errors import SettingsError
 from gossip.policies.adpsgd import ADPSGD
 from gossip.policies.dpsgd import DPSGD
+from gossip.policies.local import Local
 from gossip.policies.osgp import OSGP
 from gossip.policies.policy import Policy
 from gossip.policies.sgp import SGP
 from topologies.errors import BadParameter
 from topologies.spec import convert, parameters_of, split, suggest
 
-__all__ = ["ADPSGD", "DPSGD", "OSGP", "SGP", "Policy", "get", "names", "parse", "summary"]
+__all__ = ["ADPSGD", "DPSGD", "OSGP", "SGP", "Local", "Policy", "get", "names", "parse", "summary"]
 
-_ALGORITHMS: dict[str, type[Policy]] = {policy.name: policy for policy in (SGP, OSGP, ADPSGD, DPSGD)}
+_ALGORITHMS: dict[str, type[Policy]] = {policy.name: policy for policy in (SGP, OSGP, ADPSGD, DPSGD, Local)}
 
 
 def names() -> list[str]:

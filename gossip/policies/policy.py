@@ -19,6 +19,8 @@ class Policy:
     name = "push"
     #: How many turns a neighbour's parcel may be late before the next step waits for it; None: never wait.
     lag: int | None = None
+    #: How many steps there are from one push to the next.
+    every = 1
     #: Whether the receiver answers a push with the same fraction of its own mass.
     pairwise = False
 

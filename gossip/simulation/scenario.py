@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gossip.errors import SettingsError
 from gossip.faults import Cut, Incident, Pause, Straggler
+from gossip.network import Weather
 from gossip.settings import Settings
 
 __all__ = ["Scenario"]
@@ -52,11 +53,7 @@ class Scenario:
             raise SettingsError(f"{self.size} numbers can form 1 to {self.size} shards, not {self.shards}")
         if not self.step_seconds > 0 or not 0 <= self.jitter < 1:
             raise SettingsError("a step takes more than 0 seconds and varies by less than all of it")
-        if self.bandwidth is not None and not self.bandwidth > 0:
-            raise SettingsError(f"a link carries more than 0 bytes per second, not {self.bandwidth}")
-        for name in ("loss", "duplicate", "corrupt"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingsError(f"{name} is a share from 0% to less than 100%, not {getattr(self, name):.0%}")
+        _ = self.weather  # says what is wrong with it
         known = set(range(self.peers))
         for join in self.joins:
             if join.rank in known:
@@ -71,6 +68,11 @@ class Scenario:
         self._check_moments()
         if self.settings.share < 1 and self.shards == 1:
             raise SettingsError("a share of one shard is all of it: cut the numbers into more shards")
+
+    @property
+    def weather(self) -> Weather:
+        """What the network does to messages."""
+        return Weather(self.seed, self.loss, self.duplicate, self.corrupt, self.delay, self.bandwidth)
 
     def _check_moments(self) -> None:
         """Refuse what would never happen: silence would look like resilience."""

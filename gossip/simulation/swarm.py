@@ -26,10 +26,10 @@ from gossip.events import Effect, Event
 from gossip.faults import Moment
 from gossip.mass import Layout, Mass, Values
 from gossip.messages import Address
+from gossip.network import Network
 from gossip.policies import parse as parse_algorithm
 from gossip.simulation.accounts import Accounts
 from gossip.simulation.incidents import Incidents
-from gossip.simulation.network import Network
 from gossip.simulation.result import Result
 from gossip.simulation.scenario import Scenario
 from gossip.view import Roster
@@ -83,8 +83,8 @@ class Swarm:
         self.scenario = scenario
         self.now = 0.0
         self.processes: dict[int, Process] = {}
-        self.network = Network(scenario)
-        self._layout = Layout(scenario.size, scenario.shards, np.dtype(np.float64))
+        self.network = Network(scenario.weather)
+        self._layout = Layout.uniform(scenario.size, scenario.shards, np.dtype(np.float64))
         self.accounts = Accounts(self._layout)
         self._check = check_every_event
         self._progress = progress
@@ -323,8 +323,8 @@ class Swarm:
             weight_max=self._weight_max,
             disagreement=disagreement,
             bias=bias,
-            messages=self.network.messages,
-            bytes=self.network.bytes,
+            messages=self.network.counts.messages,
+            bytes=self.network.counts.bytes,
             rejected=sum(core.rejections.total for core in self._living()),
             virtual_seconds=self.now,
             steps_per_peer={"min": min(steps), "median": float(np.median(steps)), "max": max(steps)},

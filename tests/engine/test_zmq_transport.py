@@ -107,9 +107,42 @@ def test_a_full_queue_drops_and_never_blocks(make: Make) -> None:
     there.connect(0, here.endpoint)
     send(there, 0, [b"first"])
     began = time.monotonic()
-    taken = sum(there.send(0, [b"h", bytes(1 << 20)]) for _ in range(500))
-    assert taken < 500, "nobody reads, so at some point it is full"
+    taken = sum(there.send(0, [b"h", bytes(1 << 16)]) for _ in range(3000))
+    assert taken < 3000, "nobody reads, so at some point it is full"
     assert time.monotonic() - began < PATIENCE
+
+
+def test_a_payload_that_has_not_left_is_not_queued_again(make: Make) -> None:
+    here, there = make(), make()
+    there.connect(0, here.endpoint)
+    send(there, 0, [b"first"])
+    payloads = [bytes(1 << 20) for _ in range(200)]  # more than the kernel and the other side take while nobody reads
+    assert all(there.send(0, [b"h", memoryview(payload)]) for payload in payloads)
+    assert not there.send(0, [b"again", memoryview(payloads[-1])]), "another view of memory that is still queued"
+    assert there.send(0, [b"h", bytes(1 << 20)]), "other memory is another message"
+
+
+def test_a_payload_that_has_left_may_be_sent_again(make: Make) -> None:
+    here, there = make(), make()
+    there.connect(0, here.endpoint)
+    payload = bytes(1 << 20)
+    for _ in range(3):
+        send(there, 0, [b"h", payload])
+        assert receive(here) == [b"h", payload]
+
+
+def test_an_answer_overtakes_parcels(make: Make) -> None:
+    here, there = make(), make()
+    there.connect(0, here.endpoint)
+    send(there, 0, [b"first"])
+    assert receive(here) == [b"first"]
+    for _ in range(200):
+        send(there, 0, [b"h", bytes(1 << 20)])
+    send(there, 0, [b"answer"])
+    before = 0
+    while receive(here) != [b"answer"]:
+        before += 1
+    assert before < 200
 
 
 def test_a_peer_that_comes_back_on_its_port_is_reached_again(make: Make) -> None:

@@ -69,7 +69,7 @@ class Hand:
     ) -> None:
         """Start a core for each of the values; a number stands for a vector of one."""
         arrays = [np.atleast_1d(np.array(value, dtype=np.float64)) for value in values]
-        self.layout = Layout(len(arrays[0]), shards, np.dtype(np.float64))
+        self.layout = Layout.uniform(len(arrays[0]), shards, np.dtype(np.float64))
         self.codec = Codec(RUN, self.layout)
         self.now = 0.0
         members = dict.fromkeys(range(len(values)), 0)

@@ -165,7 +165,7 @@ def test_a_parcel_that_will_never_be_booked_comes_back_whole(news: object) -> No
     hand = Hand([1.0, 2.0], [3.0, 4.0], turns=[ONE_WAY, {}], algorithm="osgp")
     hand.step(0)
     hand.lose()
-    hand.cores[0].mass.values += 1.0  # the trainer goes on
+    hand.cores[0].mass.values[:] += 1.0  # the trainer goes on
     effects = hand.tell(0, news) if isinstance(news, Refusal | Hello) else hand.feed(0, news)
     (back,) = only(effects, events.TakenBack)
     assert back.parcel.values.tolist() == [1.0, 2.0]

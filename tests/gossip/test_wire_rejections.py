@@ -15,11 +15,11 @@ from gossip.mass import Layout
 from gossip.messages import Ack, Address, Parcel
 from gossip.wire import HEADER_LIMIT, VERSION, WEIGHT_LIMIT, Codec
 
-LAYOUT = Layout(4, 2, np.dtype(np.float32))
+LAYOUT = Layout.uniform(4, 2, np.dtype(np.float32))
 CODEC = Codec("run", LAYOUT)
 BODY = np.array([1.0, -2.0], np.float32).tobytes()
 ACK = [VERSION, "run", 1, 7, 0, 1, 0, 5]
-PARCEL = [VERSION, "run", 0, 7, 0, 1, 0, 5, 6, 1, 0.5, 0.0, "<f4", 8]
+PARCEL = [VERSION, "run", 0, 7, 0, 1, 0, 5, 6, 1, 0.5, 0.0, "float32", 8]
 ORIGIN, SEQUENCE, TURN, SHARD, WEIGHT, ASK, DTYPE, LENGTH = 3, 7, 8, 9, 10, 11, 12, 13
 
 
@@ -145,7 +145,7 @@ def test_no_flipped_bit_of_a_header_or_its_seal_gets_through() -> None:
 
 
 def test_no_flipped_bit_of_the_values_gets_through() -> None:
-    big = Layout(4096, 1, np.dtype(np.float32))
+    big = Layout.uniform(4096, 1, np.dtype(np.float32))
     codec = Codec("run", big)
     values = np.random.default_rng(1).standard_normal(4096).astype(np.float32)
     header, body = codec.encode(Parcel(Address(0, 0), Address(1, 0), 0, 0, 0, 0.5, values))
@@ -163,7 +163,7 @@ def test_values_of_another_parcel_do_not_fit_the_seal() -> None:
     assert reason([frames[0]]) is Reason.CHECKSUM
 
 
-@pytest.mark.parametrize("version", [0, 2, 255, -1, "1", None, [1], 1.5])
+@pytest.mark.parametrize("version", [0, 1, 255, -1, "1", None, [1], 1.5])
 def test_another_version_is_told_from_damage(version: object) -> None:
     assert reason(sealed(changed(ACK, 0, version))) is Reason.VERSION
 
@@ -189,7 +189,7 @@ def test_a_length_that_the_shard_does_not_have_has_the_wrong_shape(length: objec
     assert reason(sealed(changed(PARCEL, LENGTH, length), BODY)) is Reason.SHAPE
 
 
-@pytest.mark.parametrize("dtype", ["<f8", "<f2", ">f4", "<i4", "f4", "O", "", 0, None, ["<f4"]])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", ">f4", "int32", "f4", "O", "", 0, None, ["float32"]])
 def test_values_of_another_type_are_rejected(dtype: object) -> None:
     assert reason(sealed(changed(PARCEL, DTYPE, dtype), BODY)) is Reason.DTYPE
 
@@ -200,7 +200,7 @@ def test_values_of_another_type_are_rejected(dtype: object) -> None:
 def test_nan_and_infinity_never_get_through(dtype: str, bad: float, index: int) -> None:
     values = np.array([1.0, np.finfo(dtype).max, 1.0], dtype)
     values[index] = bad
-    codec = Codec("run", Layout(3, 1, np.dtype(dtype)))
+    codec = Codec("run", Layout.uniform(3, 1, np.dtype(dtype)))
     with pytest.raises(Rejected) as caught:
         codec.decode(codec.encode(Parcel(Address(0, 0), Address(1, 0), 0, 0, 0, 0.5, values)))
     assert caught.value.reason is Reason.NOT_FINITE

@@ -16,7 +16,7 @@ DTYPES = ["f2", "f4", "f8"]
 
 
 def layout(dtype: str = "f4", size: int = 7, shards: int = 3) -> Layout:
-    return Layout(size, shards, np.dtype(dtype))
+    return Layout.uniform(size, shards, np.dtype(dtype))
 
 
 def same(a: Message, b: Message) -> bool:
@@ -107,7 +107,7 @@ def test_decoding_does_not_copy_the_values(wrap: type) -> None:
 
 
 def test_the_longest_honest_header_is_within_the_limit() -> None:
-    cut = Layout(1, 1, np.dtype(np.float64))
+    cut = Layout.uniform(1, 1, np.dtype(np.float64))
     codec = Codec("r" * 64, cut)
     message = Parcel(THERE, THERE, LARGEST, LARGEST, 0, WEIGHT_LIMIT, np.zeros(1), 0.1)
     frames = codec.encode(message)
@@ -129,7 +129,7 @@ def test_the_frames_are_those_that_the_docstring_draws() -> None:
     expected: list[tuple[Message, list[object], bytes | None]] = [
         (
             Parcel(HERE, THERE, 4, 5, 0, 0.5, values, 0.25),
-            [0, *addresses, 4, 5, 0, 0.5, 0.25, "<f4", 28],
+            [0, *addresses, 4, 5, 0, 0.5, 0.25, "float32", 28],
             values.tobytes(),
         ),
         (Ack(HERE, THERE, 4), [1, *addresses, 4], None),

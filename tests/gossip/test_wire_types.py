@@ -10,7 +10,7 @@ from gossip.errors import Reason, Rejected
 from gossip.mass import Layout
 from gossip.wire import VERSION, Codec
 
-CODEC = Codec("run", Layout(4, 2, np.dtype(np.float32)))
+CODEC = Codec("run", Layout.uniform(4, 2, np.dtype(np.float32)))
 
 
 @pytest.mark.parametrize("kind", [[], [1], {}, True, 1.0], ids=repr)

@@ -1,0 +1,149 @@
+"""How a newcomer gets the state: asked for piece by piece, from whoever has it.
+
+A state is the values of all shards and an *annex*, bytes that mean something to the layers above. Whoever has a piece
+can give it, so a newcomer spreads its asks over its donors, a few at a time, asks another one for what does not
+come, and passes on what it has got while it still waits for the rest. A donor keeps on training: pieces are cut at its
+step boundaries, when the values are the core's. Pieces are copies. They move no mass, and may be lost, doubled or late
+without harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gossip.mass import Mass, is_finite
+from gossip.messages import Address, Piece, Want
+from gossip.view import View
+from gossip.wire import ANNEX_BYTES
+
+__all__ = ["Handover"]
+
+#: Pieces that a newcomer asks for at a time: enough to keep a link busy, few enough to bound what a donor copies.
+_AT_A_TIME = 8
+#: Seconds until a piece that has not come is asked for again, of the next donor, at first and at most. A donor answers
+#: at a step boundary, so this is about steps, not about round trips.
+_FIRST, _CEILING = 2.0, 16.0
+#: Asks that are kept, of all newcomers together; an honest one has `_AT_A_TIME`, and asks again.
+_WANTED_LIMIT = 4096
+
+
+@dataclass
+class _Ask:
+    attempts: int
+    again_at: float
+
+
+class Handover:
+    """What this peer has of the state, what it still asks for, and what is asked of it."""
+
+    def __init__(self, mass: Mass, turns: list[int]) -> None:
+        """Hand over the mass, and where each shard is in the schedule."""
+        self._mass = mass
+        self._turns = turns
+        self._shards = shards = mass.layout.shards
+        self._got: set[int] = set()
+        self._annex: dict[int, bytes] = {}
+        #: How many pieces there are; at least as many as shards until somebody says more.
+        self.pieces = shards
+        self._donors: Sequence[int] = ()
+        self._asked: dict[int, _Ask] = {}
+        self._wanted: dict[tuple[Address, int], None] = {}
+
+    def donate(self, annex: bytes) -> None:
+        """Have the whole state, with this annex."""
+        parts = [annex[start : start + ANNEX_BYTES] for start in range(0, len(annex), ANNEX_BYTES)]
+        self._annex = {self._shards + index: part for index, part in enumerate(parts)}
+        self.pieces = self._shards + len(parts)
+        self._got = set(range(self.pieces))
+        self._asked = {}
+
+    def adopt(self, donors: Sequence[int]) -> None:
+        """Have nothing, and ask these ranks for everything."""
+        self._donors = list(donors)
+        self._got, self._annex, self._asked = set(), {}, {}
+
+    # What others want
+
+    def want(self, newcomer: Address, piece: int) -> None:
+        """Note that somebody wants a piece; twice counts once."""
+        if len(self._wanted) < _WANTED_LIMIT:
+            self._wanted[newcomer, piece] = None
+
+    def given(self, me: Address) -> list[Piece]:
+        """Take out what somebody wants and we have, to be called when the values are the core's.
+
+        A shard that is not finite here is given to nobody; what there is nowhere is forgotten.
+        """
+        out = []
+        for newcomer, piece in list(self._wanted):
+            if piece in self._got:
+                if piece >= self._shards:
+                    values = np.frombuffer(self._annex[piece], np.uint8)
+                    out.append(Piece(me, newcomer, piece, self.pieces, 0, values))
+                elif is_finite(self._mass.view(piece)):
+                    values = self._mass.snapshot(piece)
+                    out.append(Piece(me, newcomer, piece, self.pieces, self._turns[piece], values))
+            elif not self.whole or piece < self.pieces:
+                continue
+            del self._wanted[newcomer, piece]
+        return out
+
+    # What we want
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything is there."""
+        return bool(self._got) and len(self._got) == self.pieces
+
+    @property
+    def annex(self) -> bytes:
+        """What came behind the shards."""
+        return b"".join(self._annex[piece] for piece in sorted(self._annex))
+
+    @property
+    def deadline(self) -> float | None:
+        """When a piece is to be asked for again."""
+        return min([ask.again_at for ask in self._asked.values()], default=None)
+
+    def asks(self, me: Address, view: View, now: float) -> list[Want]:
+        """Return what is to be asked now, of those donors who are members."""
+        return [
+            Want(me, view.address(rank), piece) for rank, piece in self._due(now) if view.incarnation(rank) is not None
+        ]
+
+    def take(self, piece: Piece) -> bool:
+        """Take a piece in, if it was asked for; return whether that made the state whole."""
+        if self._asked.pop(piece.piece, None) is None:
+            return False  # an old one must not overwrite what is ours
+        self.pieces = max(self.pieces, piece.pieces)
+        self._got.add(piece.piece)
+        if piece.piece >= self._shards:
+            self._annex[piece.piece] = piece.values.tobytes()
+        else:
+            self._mass.replace(piece.piece, piece.values)
+            self._turns[piece.piece] = max(self._turns[piece.piece], piece.turn)
+        return self.whole
+
+    def _due(self, now: float) -> list[tuple[int, int]]:
+        """Return whom to ask for which piece now, as (rank, piece)."""
+        if not self._donors or self.whole:
+            return []
+        out = []
+        for piece, ask in self._asked.items():
+            if ask.again_at <= now:
+                ask.attempts += 1
+                ask.again_at = now + min(_CEILING, _FIRST * 2.0 ** (ask.attempts - 1))
+                out.append((self._donor(piece, ask.attempts), piece))
+        for piece in range(self.pieces):
+            if len(self._asked) >= _AT_A_TIME:
+                break
+            if piece not in self._got and piece not in self._asked:
+                self._asked[piece] = _Ask(1, now + _FIRST)
+                out.append((self._donor(piece, 1), piece))
+        return out
+
+    def _donor(self, piece: int, attempts: int) -> int:
+        return self._donors[(piece + attempts - 1) % len(self._donors)]

@@ -1,0 +1,62 @@
+"""Settings for a kind of network, by name, so that nobody has to guess a timeout.
+
+Times that can be learned are learned from what arrives: round trips, lateness, step times. A preset gives what they
+are before anything has arrived, and bounds them. So a wrong preset costs time, never mass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gossip.errors import SettingsError
+from gossip.link import Link
+from gossip.mass import SHARD_BYTES
+from gossip.settings import Settings
+from topologies.spec import suggest
+
+__all__ = ["Preset", "names", "preset"]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """All settings that depend on the network."""
+
+    #: What it is for, in one line.
+    summary: str
+    settings: Settings
+    link: Link
+    #: The most bytes of a shard, and so of a parcel. Between two limits: a parcel costs some tenths of a millisecond
+    #: whatever its size, so it should take several to send; and it holds its connection for bytes / bandwidth, during
+    #: which no heartbeat passes. 4 MiB are 34 ms at 1 Gbit/s, and 1 MiB is 0.2 s at 50 Mbit/s.
+    shard_bytes: int = SHARD_BYTES
+
+
+_PRESETS = {
+    "loopback": Preset(
+        "peers of one machine",
+        # Round trips are far below a millisecond; what takes longer is a process that waits for a core.
+        Settings(wait_ceiling=5.0, wait_floor=0.1, resend_first=0.25, resend_ceiling=1.0),
+        Link(reconnect_first=0.01, reconnect_ceiling=0.5, heartbeat=1.0, heartbeat_timeout=5.0, handshake=3.0),
+    ),
+    "lan": Preset("machines on a switch, 1 Gbit/s or more, round trips of a millisecond", Settings(), Link()),
+    "wan": Preset(
+        "machines far apart, or links of 100 Mbit/s and less, round trips up to a second",
+        # The first resend waits for a round trip and a parcel's 0.2 s twice over; the floor for a round trip.
+        Settings(wait_ceiling=30.0, wait_floor=0.5, resend_first=2.0, resend_ceiling=15.0),
+        Link(reconnect_first=0.2, reconnect_ceiling=10.0, heartbeat=5.0, heartbeat_timeout=30.0, handshake=10.0),
+        shard_bytes=1 << 20,
+    ),
+}
+
+
+def names() -> list[str]:
+    """Return the names of all presets, from near to far."""
+    return list(_PRESETS)
+
+
+def preset(name: str, run: str = "run") -> Preset:
+    """Return the preset ``name``, for the run of this name."""
+    found = _PRESETS.get(name)
+    if found is None:
+        raise SettingsError(suggest("preset", name, _PRESETS))
+    return replace(found, settings=replace(found.settings, run=run))

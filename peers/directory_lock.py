@@ -1,0 +1,72 @@
+"""One writer per directory: a lock that the kernel gives back when its process dies, however it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import weakref
+from pathlib import Path
+
+from gossip.errors import GossipError
+
+__all__ = ["DirectoryLock", "Locked"]
+
+
+class Locked(GossipError):
+    """Somebody else writes into this directory."""
+
+
+class DirectoryLock:
+    """An exclusive lock on a directory, by way of flock on the file ``.lock`` in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / ".lock"
+        self._descriptor: int | None = None
+        _locks.add(self)
+
+    @property
+    def held(self) -> bool:
+        """Whether the lock is ours."""
+        return self._descriptor is not None
+
+    def acquire(self) -> None:
+        """Take the lock now. Locked if somebody has it, OSError if the file cannot be made."""
+        if self._descriptor is not None:
+            return
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(descriptor)
+            raise Locked(
+                f"{self._path.parent} is written to by another process (pid {owner}): give every peer a directory of "
+                "its own, or wait for that process to end"
+            ) from error
+        except OSError:
+            os.close(descriptor)
+            raise
+        with contextlib.suppress(OSError):  # the number is for that message only; a full disk has no room for it
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, b"%d\n" % os.getpid())
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the lock back. The file stays: removing it would let two writers in, each with a file of their own."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+_locks: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    # A flock belongs to every fork that has the file open. A data loader's worker that outlives
+    # its killed parent by seconds must not keep the restarted peer out.
+    for lock in _locks:
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_forget)

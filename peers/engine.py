@@ -1,0 +1,279 @@
+"""The gossip of one replica: protocol core, thread, and what the peers tell each other.
+
+The trainer's thread calls; effects and news come in the gossip thread and are kept here for it to find.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from gossip import events, policies
+from gossip.core import Core
+from gossip.driver import Driver
+from gossip.errors import GossipError
+from gossip.mass import Mass
+from gossip.messages import Address
+from gossip.presets import Preset
+from gossip.transport import Transport
+from gossip.view import Roster
+from peers.bulletin import Agreement, Bulletin, RollCall
+from peers.cards import Card, RendezvousError
+from peers.replica import Replica
+from peers.setup import Setup
+from topologies import Schedule, TopologyError, parse
+
+__all__ = ["Engine", "StartError", "plan"]
+
+#: Connections that are made before they are needed: to the neighbours of so many turns.
+_TURNS_AHEAD = 64
+#: How often whoever waits looks whether the gossip thread still runs.
+_GLANCE = 0.2
+#: A mixing round in which nothing came is followed by a pause.
+_PAUSE = 0.005
+
+
+class StartError(RendezvousError):
+    """The peers came together, but do not fit together."""
+
+
+def plan(topology: str, seed: int, peers: int) -> Callable[[int], Schedule]:
+    """Return what plans the schedule for so many members; a topology that is not made for the survivors gives way."""
+
+    @lru_cache(maxsize=64)
+    def schedule(n: int) -> Schedule:
+        try:
+            return parse(topology, n, seed=seed)
+        except TopologyError:
+            if n == peers:
+                raise
+            return parse("one-peer-exponential", n)
+
+    return schedule
+
+
+class Engine:
+    """The running gossip of one replica."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        preset: Preset,
+        transport: Transport,
+        cards: Mapping[int, Card],
+        replica: Replica,
+        tell: Callable[[str], None],
+        turns: list[int] | None = None,
+    ) -> None:
+        """Start the gossip thread; the values are the trainer's until `gather`.
+
+        Args:
+            setup: who this is, and how it gossips.
+            preset: the settings for the network.
+            transport: bound, connected to nobody.
+            cards: where everybody is, by rank.
+            replica: the values.
+            tell: is called, in any thread, with a sentence that the user should read.
+            turns: where in the schedule each shard was at the checkpoint.
+        """
+        self._setup = setup
+        self._replica = replica
+        self._tell = tell
+        policy = policies.parse(setup.algorithm)
+        schedules = plan(setup.topology, setup.seed, setup.world_size)
+        policy.check(schedules(setup.world_size))
+        members = {**dict.fromkeys(cards, 0), setup.rank: setup.incarnation}
+        self.core = Core(
+            Address(setup.rank, setup.incarnation),
+            Mass(replica.layout, replica.arrays),
+            Roster(members, schedules),
+            policy,
+            replace(preset.settings, share=setup.share),
+            turns=turns if turns is not None and len(turns) == replica.layout.shards else None,
+            now=time.monotonic(),
+        )
+        self.driver = Driver(self.core, transport, listen=self._listen)
+        self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), tell)
+        self.roll = RollCall()
+        self._model = Agreement(replica.fingerprint)
+        self._annex: bytes | None = None
+        self._mixings = 0
+        self._not_finite: set[int] = set()
+        near = {address.rank for turn in range(_TURNS_AHEAD) for address, _ in self.core.view.out_edges(turn)}
+        for card in cards.values():
+            if card.rank != setup.rank:
+                self.driver.introduce(card.rank, card.endpoint, card.key, now=card.rank in near)
+        self.driver.__enter__()
+
+    # The start
+
+    def gather(self, has_state: bool, annex: bytes) -> bytes | None:
+        """Come together with the others and see to it that all have the same state.
+
+        Whoever has a state, from a checkpoint, gives it to those who have none; if nobody has, the first one's counts.
+
+        Args:
+            has_state: whether this peer's values are to be kept.
+            annex: what goes with this peer's values to others.
+
+        Returns:
+            The annex of the state that was adopted, or None if this peer's own was kept.
+        """
+        self._replica.lend()
+        self.driver.rest()
+        self.bulletin.add("model", self._model)
+        self.bulletin.add("roll", self.roll)
+        if not has_state:
+            donors = self._newcomers_donors() if self._setup.incarnation else self._founders_donors()
+            has_state = not donors
+        adopted = None if has_state else self._adopt(donors)
+        self.driver.post(events.Donate(annex if adopted is None else adopted))
+        self._reach("here")
+        self._reach("state")
+        if not self._setup.incarnation:
+            self._wait(lambda: self.roll.ranks("state") >= self.roll.ranks("here"), self._setup.start_timeout)
+        self.driver.resume()
+        self._replica.reclaim()
+        return adopted
+
+    def _founders_donors(self) -> list[int]:
+        """Wait for the others, and return whom to ask for the state: nobody, if this peer's is the one that counts."""
+        everybody = set(self.core.view.members)
+        self._reach("here")
+        self._wait(lambda: self.roll.ranks("here") >= everybody, self._setup.start_timeout)
+        here = self.roll.ranks("here")
+        missing = sorted(everybody - here)
+        if len(everybody) > 1 and here == {self._setup.rank}:
+            raise StartError(
+                f"rank {self._setup.rank}: none of the other {len(missing)} peers came within "
+                f"{self._setup.start_timeout:g} s. Do they run, and can they reach each other's ports?"
+            )
+        if missing:
+            self._tell(f"going on without ranks {missing}, which did not come within {self._setup.start_timeout:g} s")
+        holders = self.roll.ranks("state") - {self._setup.rank}
+        lower = {rank for rank in here if rank < self._setup.rank}
+        return sorted(holders | lower) if holders or lower else []
+
+    def _newcomers_donors(self) -> list[int]:
+        return [rank for rank in self.core.view.members if rank != self._setup.rank]
+
+    def _adopt(self, donors: list[int]) -> bytes:
+        self.driver.post(events.Adopt(donors))
+        # Pieces of a large model take their time; what counts is that they keep coming.
+        if not self._wait(lambda: self._annex is not None, self._setup.start_timeout * 10):
+            raise StartError(f"rank {self._setup.rank}: no state came from ranks {donors}; are they still there?")
+        assert self._annex is not None
+        return self._annex
+
+    def _reach(self, what: str, level: int = 1) -> None:
+        self.roll.reach(what, self._setup.rank, level)
+        self.bulletin.tell()
+
+    def _wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Wait for something that others tell; raise if the gossip thread fails or somebody has another model."""
+        deadline = time.monotonic() + timeout
+        while not self.bulletin.wait_for(lambda: predicate() or self._model.conflict is not None, _GLANCE):
+            self.driver.check()
+            if time.monotonic() > deadline:
+                return False
+        if self._model.conflict is not None:
+            raise StartError(
+                f"rank {self._setup.rank} has another model than some other peer: names, shapes, kinds of number and "
+                "frozen parameters must be the same everywhere"
+            )
+        return True
+
+    # Training
+
+    @property
+    def arrivals(self) -> bool:
+        """Whether anything has arrived that is not merged yet."""
+        return self.core.inbox.nbytes > 0
+
+    def stretch(self, shard: int) -> float:
+        """Return the own mass with what is on its way of it, relative to the mass that is held."""
+        weight = self.core.mass.weights[shard]
+        return (weight + self.core.outbox.weight(shard)) / weight if weight > 0 else math.inf
+
+    def merge(self) -> None:
+        """Merge what has arrived, before the optimizer moves the values."""
+        self._replica.lend()
+        self.driver.merge()
+        self._replica.reclaim()
+
+    def step(self) -> float:
+        """Hand a finished step over; return how many seconds that took."""
+        began = time.monotonic()
+        self._replica.lend()
+        self.driver.step()
+        self._replica.reclaim()
+        return time.monotonic() - began
+
+    # Mixing without training
+
+    def consensus(self, tolerance: float, timeout: float) -> float:
+        """Mix until all agree within the tolerance; return the disagreement that was reached."""
+        core = self.core
+        if len(core.view.members) == 1:
+            return 0.0
+        # A newcomer enters the mixing that the others are at.
+        mixing = self._mixings = max(self._mixings + 1, self.roll.highest("mixing"))
+        deadline = time.monotonic() + timeout
+        self._reach("mixing", mixing)
+        # After so many rounds everybody has mass of everybody, on any schedule that mixes well.
+        rounds = 2 * len(core.view.members).bit_length()
+        recent: list[float] = []
+        core.measuring = True
+        try:
+            while True:
+                core.gaps = {}
+                self.step()
+                if core.gaps:
+                    recent = [*recent[1 - rounds :], max(core.gaps.values())]
+                else:
+                    time.sleep(_PAUSE)
+                live = set(core.view.members)
+                if not self.roll.ranks("mixing", mixing) >= live:
+                    recent = []  # somebody still trains
+                elif len(recent) == rounds and max(recent) <= tolerance:
+                    self._reach("agreed", mixing)
+                if self.roll.ranks("agreed", mixing) >= live or len(live) == 1:
+                    break
+                if time.monotonic() > deadline:
+                    self._tell(f"no agreement within {tolerance:g} after {timeout:g} s of mixing")
+                    break
+        finally:
+            core.measuring = False
+        return max(recent, default=math.inf) if len(core.view.members) > 1 else 0.0
+
+    def close(self, flush: float) -> None:
+        """Say goodbye and stop; parcels that nobody has answered get so many seconds for it."""
+        try:
+            self.driver.flush(flush)
+            self.driver.post(events.Leave())
+        except GossipError as error:
+            self._tell(f"the gossip ended early: {error}")
+        self.driver.close()
+
+    # In the gossip thread
+
+    def _listen(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Heard(body=body):
+                self.bulletin.hear(body)
+            case events.Adopted(annex):
+                self._annex = annex
+                self.bulletin.wake()
+            case events.RejectedFrame(reason, origin, detail, count, True):
+                self._tell(f"thrown away, {count} so far: {reason.value} from {origin}: {detail}")
+            case events.Reincarnated(address, written_off):
+                self._tell(
+                    f"others had given this peer up; it goes on as incarnation {address.incarnation}, and a weight of "
+                    f"{written_off:.3g} was written off"
+                )
+            case events.NotFinite(shard) if shard not in self._not_finite:
+                self._not_finite.add(shard)
+                self._tell(f"shard {shard} holds NaN or infinity: training diverged here, and nothing of it is pushed")

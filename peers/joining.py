@@ -1,0 +1,115 @@
+"""How a peer comes to be: settings, socket, cards of the others."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gossip import presets
+from gossip.endpoint import Endpoint
+from gossip.errors import SettingsError
+from gossip.faults import parse_faults, parse_straggler
+from gossip.keys import KeyPair
+from gossip.transport import ZmqTransport, new_keys
+from peers.cards import Card, CardTable, Channel, FixedTable, StoreTable, route_to
+from peers.injection import Boundary, disturbed
+from peers.peer import Peer
+from peers.records import Records
+from peers.setup import Setup, from_environment
+
+__all__ = ["join"]
+
+_log = logging.getLogger("gossip")
+
+
+def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
+    """Enter a swarm, and return the peer that this process is.
+
+    What is not said by an argument comes from whoever started the process, `gossip launch`, `torchrun` or `srun`;
+    without any of them the swarm has one peer. See `peers.setup.Setup` for the arguments.
+
+    Example:
+        with peers.join() as peer:
+            model = Net().to(peer.device)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            peer.attach(model, optimizer)
+            for x, y in peer.batches(dataset, batch_size=32, epochs=3):
+                ...
+            peer.consensus()
+    """
+    channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
+    setup = _told(channel) if channel is not None else from_environment(environment)
+    setup = setup.changed(**arguments)
+    stragglers = [parse_straggler(text) for text in setup.stragglers]
+    faults = parse_faults(setup.faults, setup.world_size, seed=setup.seed)
+    table, setup = _table(setup, channel)
+    transport = _transport(setup)
+    try:
+        public = None if setup.keys is None else setup.keys.public
+        cards = table.exchange(Card(setup.rank, transport.endpoint, public))
+        for card in cards.values():
+            if card.key is not None:
+                transport.admit(card.key)
+        preset = presets.preset(setup.preset or _suitable(cards), setup.run)
+    except BaseException:
+        transport.close()
+        raise
+    disturbance, network = disturbed(transport, setup.rank, faults)
+    records = Records(setup.run_dir, setup.rank, _log.warning, append=setup.resume or setup.incarnation > 0)
+
+    def tell(sentence: str) -> None:
+        _log.warning("rank %d: %s", setup.rank, sentence)
+        records.event(event="injected", text=sentence)
+
+    boundary = Boundary(setup.rank, setup.seed, stragglers, faults, network, tell=tell)
+    return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel)
+
+
+def _told(channel: Channel) -> Setup:
+    """Return what the launcher says."""
+    told = channel.read()["setup"]
+    if told.get("keys"):
+        told["keys"] = KeyPair(*(half.encode() for half in told["keys"]))
+    return Setup().changed(**told)
+
+
+def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
+    """Return where the cards are exchanged, and the setup with what follows from it."""
+    if channel is not None:
+        return channel, setup
+    if setup.hosts:
+        if setup.public_keys and setup.keys is None:
+            raise SettingsError("public keys without keys of one's own: read them with gossip.keys.read_keys")
+        return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup))
+    if setup.world_size == 1:
+        return FixedTable((), ()), setup
+    master = setup.environment.get("MASTER_ADDR", "")
+    if not Endpoint(master or "127.0.0.1", 0).is_loopback and Endpoint.parse(setup.bind).is_loopback:
+        # The others are elsewhere, so listen where they can reach us; keys for this run go through the store.
+        keys = None if setup.insecure else setup.keys or new_keys()
+        setup = replace(setup, bind=str(Endpoint(route_to(master), 0)), keys=keys)
+    return StoreTable(setup.rank, setup.world_size, setup.environment, setup.start_timeout), setup
+
+
+def _own_bind(setup: Setup) -> str:
+    """Listen where the list of hosts says that this rank is, unless something else was asked for."""
+    default = setup.bind == Setup().bind
+    return setup.hosts[setup.rank] if default else setup.bind
+
+
+def _transport(setup: Setup) -> ZmqTransport:
+    network = presets.preset(setup.preset or "lan", setup.run)
+    return ZmqTransport(
+        Endpoint.parse(setup.bind),
+        advertise=setup.advertise or None,
+        keys=setup.keys,
+        insecure=setup.insecure,
+        link=network.link,
+    )
+
+
+def _suitable(cards: Mapping[int, Card]) -> str:
+    return "loopback" if all(card.endpoint.is_loopback for card in cards.values()) else "lan"

@@ -1,0 +1,385 @@
+"""What the user holds: a peer, which owns a replica and gossips whenever its optimizer steps."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import torch
+
+from gossip.errors import GossipError
+from gossip.presets import Preset
+from gossip.transport import Transport
+from peers.batches import Batches
+from peers.cards import Card, Channel
+from peers.engine import Engine
+from peers.hooks import StepHooks
+from peers.injection import Boundary
+from peers.moves import Moves
+from peers.records import Records
+from peers.replica import Replica
+from peers.sampler import PeerSampler
+from peers.saving import Saving
+from peers.setup import Setup
+
+__all__ = ["Evaluation", "Peer", "PeerError"]
+
+_log = logging.getLogger("gossip")
+_T = TypeVar("_T")
+#: Finished loops over data that the others are still told of.
+_LOOPS_TOLD = 4
+#: Seconds between two reports to the launcher.
+_REPORT_EVERY = 0.25
+#: Seconds that parcels have for being answered when a peer ends.
+_FLUSH = 2.0
+
+
+class PeerError(GossipError):
+    """A peer was used in a way that cannot work."""
+
+
+class Stateful(Protocol):
+    """Anything that can be saved and restored as torch's schedulers and scalers can."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
+        """Restore it."""
+
+
+class Evaluation(NamedTuple):
+    """What a function of the model returned for this peer's own replica and for the average of all."""
+
+    own: Any
+    average: Any
+
+
+class Peer:
+    """One member of a swarm. Made by `peers.join`; use it in a ``with`` statement."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        preset: Preset,
+        transport: Transport,
+        cards: Mapping[int, Card],
+        *,
+        boundary: Boundary,
+        records: Records,
+        channel: Channel | None = None,
+    ) -> None:
+        """See `peers.join`."""
+        self._setup = setup
+        self._preset = preset
+        self._transport = transport
+        self._cards = cards
+        self._channel = channel
+        self._records = records
+        self._boundary = boundary
+        #: Where the model belongs: move it there before `attach`.
+        self.device = _device(setup)
+        #: Steps of the optimizer so far, those before a checkpoint included.
+        self.step = 0
+        self._engine: Engine | None = None
+        self._replica: Replica | None = None
+        self._hooks: StepHooks | None = None
+        self._moves: Moves | None = None
+        self._saving: Saving | None = None
+        self._loops: list[Batches] = []
+        self._loop_count = 0
+        self._logged: dict[str, Any] = {}
+        self._reported = 0.0
+        self._began = self._boundary_at = time.monotonic()
+        self._waited = 0.0
+        self._sent = self._received = 0
+        self._closed = False
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end("finished" if kind is None else f"failed: {kind.__name__}: {error}")
+
+    # Who this is
+
+    @property
+    def rank(self) -> int:
+        """The name of this peer: a number from 0 on."""
+        return self._setup.rank
+
+    @property
+    def world_size(self) -> int:
+        """How many peers the swarm started with."""
+        return self._setup.world_size
+
+    @property
+    def view(self) -> tuple[int, ...]:
+        """The ranks that this peer believes to be there, itself included."""
+        if self._engine is None:
+            return tuple(sorted({*self._cards, self.rank}))
+        return tuple(self._engine.core.view.members)
+
+    @property
+    def samples(self) -> int:
+        """Samples that this peer has trained on, as far as they came from `batches`."""
+        return sum(loop.samples for loop in self._loops)
+
+    @property
+    def weight(self) -> float:
+        """The mean of this peer's push-sum weights over its shards: 1 on average over all peers."""
+        weights = self._attached().core.mass.weights
+        return sum(weights) / len(weights)
+
+    # The model
+
+    def attach(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        also: Mapping[str, Stateful] | None = None,
+    ) -> None:
+        """Make the model this peer's replica: from here on ``optimizer.step()`` also gossips.
+
+        Returns when all peers are there and start from the same weights: a checkpoint's if there is one to resume
+        from, else those of the lowest rank.
+
+        Args:
+            model: any module, on one device. Its parameters stay the same objects, their memory moves.
+            optimizer: any optimizer over its parameters.
+            also: what else belongs into checkpoints, by name, such as learning rate schedulers and gradient scalers.
+        """
+        if self._engine is not None:
+            raise PeerError("a peer has one replica, and it is attached already")
+        if self._closed:
+            raise PeerError("this peer has ended: attach inside of its with statement")
+        replica = Replica(model, self._preset.shard_bytes)
+        self._saving = Saving(self._setup, model, optimizer, dict(also or {}), self._records.directory, self._tell)
+        restored = self._saving.load() if self._setup.resume else None
+        turns = None
+        if restored is not None:
+            self.step, turns = restored.step, restored.turns
+        engine = Engine(self._setup, self._preset, self._transport, self._cards, replica, self._tell, turns)
+        self._engine, self._replica = engine, replica
+        adopted = engine.gather(restored is not None, replica.encode_rest())
+        if adopted is not None:
+            replica.decode_rest(adopted)
+        self._saving.restore_random()
+        self._moves = Moves(replica.layout.shards, replica.shard, engine.stretch)
+        self._hooks = StepHooks(optimizer, self._before_move, self._after_move)
+        self._boundary_at = time.monotonic()
+        self._report(state="training")
+
+    def _attached(self) -> Engine:
+        if self._engine is None:
+            raise PeerError("attach a model first: peer.attach(model, optimizer)")
+        return self._engine
+
+    def _before_move(self) -> None:
+        engine = self._attached()
+        assert self._moves is not None
+        if engine.arrivals:
+            engine.merge()
+        self._moves.begin()
+
+    def _after_move(self) -> None:
+        engine = self._attached()
+        assert self._moves is not None
+        assert self._saving is not None
+        self._moves.end()
+        self.step += 1
+        if self._boundary:
+            self._boundary.passed(self.step, time.monotonic() - self._boundary_at)
+        waited = engine.step()
+        now = time.monotonic()
+        driver = engine.driver
+        self._waited += waited
+        self._records.step(
+            step=self.step,
+            seconds=now - self._boundary_at,
+            wait_seconds=waited,
+            weight=self.weight,
+            bytes_sent=driver.bytes_sent - self._sent,
+            bytes_received=driver.bytes_received - self._received,
+            **self._logged,
+        )
+        self._sent, self._received = driver.bytes_sent, driver.bytes_received
+        if now - self._reported >= _REPORT_EVERY:
+            self._report(state="training", seconds=now - self._boundary_at)
+        self._logged = {}
+        self._boundary_at = now
+        self._saving.step_is_over(self.step)
+        if self._loop_count == 0:
+            self._saving.save_if_due(engine.core, self._loops)
+
+    # Data
+
+    def batches(
+        self, dataset: Any, batch_size: int, epochs: int, *, drop_last: bool = False, **loader: Any
+    ) -> Iterator[Any]:
+        """Yield batches, on the peer's device, until the swarm as a whole has seen so many epochs.
+
+        Args:
+            dataset: anything with a length and an index, the same for all peers.
+            batch_size: samples in a batch.
+            epochs: how often the swarm goes through the data set.
+            drop_last: leave out the last batch of an epoch when it is not full.
+            loader: options of `torch.utils.data.DataLoader`: ``num_workers``, ``pin_memory``, ``collate_fn`` and so on.
+        """
+        engine = self._attached()
+        assert self._saving is not None
+        index = len(self._loops)
+        source = Batches(
+            dataset,
+            batch_size,
+            epochs,
+            seed=self._setup.seed + index,
+            rank=self.rank,
+            ranks=lambda: self.view,
+            drop_last=drop_last,
+            device=self.device,
+            on_progress=engine.bulletin.tell,
+            **loader,
+        )
+        self._loops.append(source)
+        self._saving.restore_data(index, source)
+        # Whoever is in a later loop has seen the end of this one.
+        if any(engine.bulletin.heard_of(f"data-{later}") for later in range(index + 1, index + _LOOPS_TOLD)):
+            return
+        engine.bulletin.add(f"data-{index}", source.progress)
+        engine.bulletin.remove(f"data-{index - _LOOPS_TOLD}")
+        yield from self._looped(source)
+
+    def _looped(self, source: Batches) -> Iterator[Any]:
+        assert self._saving is not None
+        self._saving.restore_random()
+        self._loop_count += 1
+        try:
+            for batch in source:
+                yield batch
+                # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
+                self._saving.save_if_due(self._attached().core, self._loops)
+        finally:
+            self._loop_count -= 1
+
+    def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
+        """Return a sampler of this peer's part of the data, for a ``DataLoader`` of one's own."""
+        return PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
+
+    # Agreement
+
+    def consensus(self, tolerance: float = 1e-3, timeout: float = 60.0) -> float:
+        """Mix without training until all peers agree, and return the disagreement reached.
+
+        The disagreement is how far a neighbour's values lie from this peer's, relative to their length, at worst over
+        shards and recent rounds. All peers are to call it; who has not come yet is waited for, within the timeout.
+        """
+        self._report(state="mixing")
+        reached = self._attached().consensus(tolerance, timeout)
+        self._records.event(event="consensus", step=self.step, disagreement=reached)
+        self._report(state="training", disagreement=reached)
+        self._boundary_at = time.monotonic()
+        return reached
+
+    def evaluate(self, function: Callable[[], _T], tolerance: float = 1e-3, timeout: float = 60.0) -> Evaluation:
+        """Return what a function says of this peer's own model, and of the average of all; training goes on after.
+
+        All peers are to call it at the same point: the average is found by mixing. Afterwards each has its own
+        values back.
+        """
+        replica = self._replica
+        if replica is None:
+            raise PeerError("attach a model first: peer.attach(model, optimizer)")
+        own = function()
+        kept = [replica.shard(shard).clone() for shard in range(replica.layout.shards)]
+        self.consensus(tolerance, timeout)
+        average = function()
+        with torch.no_grad():
+            for shard, values in enumerate(kept):
+                replica.shard(shard).copy_(values)
+        return Evaluation(own, average)
+
+    # Telling
+
+    def log(self, **values: Any) -> None:
+        """Note values, such as the loss, for this step's line in the metrics."""
+        self._logged.update(
+            {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
+        )
+
+    def _tell(self, sentence: str) -> None:
+        _log.warning("rank %d: %s", self.rank, sentence)
+        self._records.event(event="warning", step=self.step, text=sentence)
+
+    def _report(self, **values: Any) -> None:
+        """Tell the launcher how it goes; it may be gone."""
+        self._reported = time.monotonic()
+        if self._channel is None:
+            return
+        status: dict[str, Any] = {"rank": self.rank, "step": self.step, "samples": self.samples, **values}
+        if self._engine is not None:
+            driver = self._engine.driver
+            status |= {"weight": self.weight, "bytes_sent": driver.bytes_sent, "bytes_received": driver.bytes_received}
+            status["view"] = len(self.view)
+            status["waited"] = self._waited
+        if "loss" in self._logged:
+            status["loss"] = float(self._logged["loss"])
+        self._channel.tell(status=status)
+
+    # The end
+
+    def close(self) -> None:
+        """End: say goodbye to the others, and write the summary."""
+        self._end("finished")
+
+    def _end(self, how: str) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._hooks is not None:
+            self._hooks.remove()
+        if self._engine is None:
+            self._transport.close()
+        else:
+            self._engine.close(_FLUSH if how == "finished" else 0.0)
+        if self._saving is not None:
+            self._saving.close()
+        self._boundary.close()
+        self._records.summary(**self._summary(how))
+        self._records.close()
+        if self._channel is not None:
+            self._channel.tell(ended=how[:500])
+            self._channel.close()
+
+    def _summary(self, how: str) -> dict[str, Any]:
+        summary: dict[str, Any] = {
+            "rank": self.rank,
+            "steps": self.step,
+            "samples": self.samples,
+            "seconds": time.monotonic() - self._began,
+            "wait_seconds": self._waited,
+            "exit": how,
+        }
+        if self._engine is not None:
+            core, driver = self._engine.core, self._engine.driver
+            summary |= {
+                "bytes_sent": driver.bytes_sent,
+                "bytes_received": driver.bytes_received,
+                "rejected": {reason.value: count for reason, count in core.rejections.by_reason.items() if count},
+                "weight": self.weight,
+                "incarnation": core.me.incarnation,
+            }
+        return summary
+
+
+def _device(setup: Setup) -> torch.device:
+    if setup.device != "auto":
+        return torch.device(setup.device)
+    if torch.cuda.is_available() and torch.cuda.device_count():
+        return torch.device("cuda", setup.local_rank % torch.cuda.device_count())
+    return torch.device("cpu")

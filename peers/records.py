@@ -1,0 +1,89 @@
+"""What a peer writes down about its run: ``RUN/rank-R/metrics.jsonl`` step by step, ``summary.json`` at the end.
+
+A line is on its way to the disk when the step is over, so that even a peer that is killed leaves its history.
+Writing never stops training: when the disk is full it is said once, and the records end there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = ["Records"]
+
+
+class Records:
+    """The files of one peer in the run directory; without a directory nothing is written."""
+
+    def __init__(self, run_dir: str, rank: int, tell: Callable[[str], None], *, append: bool = False) -> None:
+        """Open the files.
+
+        Args:
+            run_dir: the run directory, empty for none.
+            rank: this peer.
+            tell: is called with a sentence when something cannot be written.
+            append: go on in the files of a former life, rather than start anew.
+        """
+        self._tell = tell
+        self.directory = Path(run_dir) / f"rank-{rank}" if run_dir else None
+        self._metrics: IO[str] | None = None
+        self._events: IO[str] | None = None
+        if self.directory is not None:
+            mode = "a" if append else "w"
+            with self._guard():
+                self.directory.mkdir(parents=True, exist_ok=True)
+                self._metrics = (self.directory / "metrics.jsonl").open(mode, buffering=1, encoding="utf-8")
+                self._events = (self.directory / "events.jsonl").open(mode, buffering=1, encoding="utf-8")
+
+    def step(self, **values: Any) -> None:
+        """Write the line of a step."""
+        if self._metrics is not None:
+            with self._guard():
+                self._metrics.write(json.dumps(values, default=float) + "\n")
+
+    def event(self, **values: Any) -> None:
+        """Write the line of something that does not happen at every step."""
+        if self._events is not None:
+            with self._guard():
+                self._events.write(json.dumps(values, default=str) + "\n")
+
+    def summary(self, **values: Any) -> None:
+        """Write how it ended, whole or not at all."""
+        if self.directory is not None and self._metrics is not None:
+            with self._guard():
+                temporary = self.directory / "summary.json.tmp"
+                temporary.write_text(json.dumps(values, indent=2, default=float) + "\n", encoding="utf-8")
+                temporary.replace(self.directory / "summary.json")
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in (self._metrics, self._events):
+            if file is not None:
+                with self._guard():
+                    file.close()
+        self._metrics = self._events = None
+
+    def _guard(self) -> _Guard:
+        return _Guard(self._give_up)
+
+    def _give_up(self, error: OSError) -> None:
+        self._metrics = self._events = None
+        self._tell(f"nothing more is recorded in {self.directory}: {error.strerror or error}")
+
+
+class _Guard:
+    """Hands an OSError over instead of raising it."""
+
+    def __init__(self, handle: Callable[[OSError], None]) -> None:
+        self._handle = handle
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, OSError):
+            self._handle(error)
+            return True
+        return False

@@ -1,0 +1,195 @@
+"""A model's numbers as flat vectors, so that they can be mixed without being gathered first.
+
+Every parameter that is trained, and every floating-point buffer (such as the statistics of batch norm), becomes a view
+of one flat vector per kind of number. The user's tensors stay the same objects; only their memory moves. On the CPU the
+core reads and mixes that very memory. On a GPU there is a twin of it in pinned host memory, and the values go back and
+forth at step boundaries, on a stream of their own.
+
+What is not mixed is the *rest*: frozen parameters and integer buffers. It is only handed to newcomers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+import xxhash
+from safetensors.torch import load, save
+
+from gossip.errors import SettingsError
+from gossip.mass import BFLOAT16, SHARD_BYTES, Layout, Part, Values
+from peers.storable import copy_to_cpu
+
+__all__ = ["Replica"]
+
+#: The kinds of number that are mixed, in the order of their vectors.
+_KINDS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+#: Each tensor starts at a multiple of this many bytes: kernels are slower on memory that is not aligned.
+_ALIGNMENT = 64
+
+
+class Replica:
+    """One model, laid out flat."""
+
+    def __init__(self, model: torch.nn.Module, shard_bytes: int = SHARD_BYTES) -> None:
+        """Move the model's mixed tensors into flat vectors."""
+        mixed, self._rest = _sorted_out(model)
+        if not mixed:
+            raise SettingsError("there is nothing to train: the model has no parameter that requires a gradient")
+        devices = {tensor.device for _, tensor in mixed}
+        if len(devices) > 1:
+            raise SettingsError(
+                f"the model is spread over {', '.join(sorted(map(str, devices)))}; a peer owns one replica on one "
+                "device: move it with model.to(peer.device) before attach"
+            )
+        (self.device,) = devices
+        self._flats = [_flattened(tensors, self.device) for tensors in _by_kind(mixed)]
+        self._hosts = [_twin(flat) for flat in self._flats]
+        cuda = self.device.type == "cuda"
+        self._stream: torch.cuda.Stream | None = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
+        #: The vectors as the core sees them: the same memory on the CPU.
+        self.arrays: Sequence[Values] = [_as_array(host) for host in self._hosts]
+        self.layout = Layout(tuple(Part.cut(array.size, shard_bytes, array.dtype) for array in self.arrays))
+        self._shards = list(self._cut(self._flats))
+        #: What two models must have in common to be mixed: names, shapes and kinds of all tensors.
+        self.fingerprint = _fingerprint(mixed, list(self._rest.items()))
+
+    def encode_rest(self) -> bytes:
+        """Return what is not mixed, as bytes for a newcomer."""
+        encoded: bytes = save({name: copy_to_cpu(tensor) for name, tensor in self._rest.items()})
+        return encoded
+
+    def decode_rest(self, encoded: bytes) -> None:
+        """Take over what another peer's `encode_rest` returned: of the same model, and checked again to be."""
+        found = load(encoded)
+        for name, tensor in self._rest.items():
+            other = found.get(name)
+            if other is None or other.shape != tensor.shape or other.dtype != tensor.dtype:
+                raise SettingsError(f"{name} came from another peer in another shape, or not at all")
+        with torch.no_grad():
+            for name, tensor in self._rest.items():
+                tensor.copy_(found[name])
+
+    def shard(self, shard: int) -> torch.Tensor:
+        """Return a shard's values where the model has them, not a copy."""
+        return self._shards[shard]
+
+    def lend(self) -> None:
+        """Bring the values to where the core reads them; nothing to do on the CPU."""
+        self._transfer(self._flats, self._hosts)
+
+    def reclaim(self) -> None:
+        """Bring the values back to where the model has them; nothing to do on the CPU."""
+        self._transfer(self._hosts, self._flats)
+
+    def _transfer(self, sources: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
+        if self._stream is None:
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._stream):
+            for source, target in zip(sources, targets, strict=True):
+                target.copy_(source, non_blocking=True)
+        self._stream.synchronize()
+
+    def _cut(self, flats: list[torch.Tensor]) -> Iterator[torch.Tensor]:
+        for flat, part in zip(flats, self.layout.parts, strict=True):
+            for shard in range(part.shards):
+                yield flat[part.size * shard // part.shards : part.size * (shard + 1) // part.shards]
+
+
+def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]], dict[str, torch.Tensor]]:
+    """Return what is mixed and what is not, each tensor once; two names of the same memory count as one tensor."""
+    mixed: list[tuple[str, torch.Tensor]] = []
+    rest: dict[str, torch.Tensor] = {}
+    named: list[tuple[str, torch.Tensor, bool]] = []
+    named += [(name, parameter, parameter.requires_grad) for name, parameter in model.named_parameters()]
+    named += [(name, buffer, True) for name, buffer in model.named_buffers()]
+    for name, tensor, wanted in named:
+        _check(name, tensor)
+        if wanted and tensor.dtype in _KINDS:
+            mixed.append((name, tensor))
+        else:
+            rest[name] = tensor
+    return mixed, rest
+
+
+def _check(name: str, tensor: torch.Tensor) -> None:
+    if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex():
+        kind = "on the meta device" if tensor.is_meta else f"{tensor.layout} of {tensor.dtype}"
+        raise SettingsError(f"{name} is {kind}; only plain dense tensors of real numbers can be mixed")
+    if type(tensor.data) is not torch.Tensor:
+        raise SettingsError(
+            f"{name} is a {type(tensor.data).__name__}, a part of a sharded model; a peer owns a whole replica"
+        )
+
+
+def _by_kind(mixed: list[tuple[str, torch.Tensor]]) -> list[list[tuple[str, torch.Tensor]]]:
+    groups = [[(name, tensor) for name, tensor in mixed if tensor.dtype == kind] for kind in _KINDS]
+    return [group for group in groups if group]
+
+
+def _flattened(tensors: list[tuple[str, torch.Tensor]], device: torch.device) -> torch.Tensor:
+    """Copy the tensors into one vector and make each a view of its place there."""
+    step = _ALIGNMENT // tensors[0][1].element_size()
+    places: dict[tuple[object, ...], tuple[int, torch.Tensor]] = {}
+    spans: list[tuple[int, int, str]] = []
+    size = 0
+    with torch.no_grad():
+        moves = []
+        for name, tensor in tensors:
+            # Two parameters may share memory without being one object, as tied weights do.
+            key = (tensor.data_ptr(), tensor.shape, tensor.stride()) if tensor.numel() else (name,)
+            if key not in places:
+                _refuse_overlap(spans, name, tensor)
+                places[key] = size, tensor.detach().clone(memory_format=torch.preserve_format)
+                size += -(-tensor.numel() // step) * step
+            moves.append((tensor, key))
+        flat = torch.zeros(max(size, step), dtype=tensors[0][1].dtype, device=device)
+        for tensor, key in moves:
+            start, values = places[key]
+            # A dense tensor keeps its order in memory, such as channels last; any other becomes contiguous.
+            strides = values.stride()
+            view = flat.as_strided(values.shape, strides, start)
+            view.copy_(values)
+            tensor.data = view
+    return flat
+
+
+def _refuse_overlap(spans: list[tuple[int, int, str]], name: str, tensor: torch.Tensor) -> None:
+    if not tensor.numel():
+        return
+    start = tensor.data_ptr()
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    stop = start + reach * tensor.element_size()
+    for other_start, other_stop, other in spans:
+        if start < other_stop and other_start < stop and _whole(tensor):
+            raise SettingsError(f"{name} and {other} share a part of their memory; tie whole parameters, or none")
+    spans.append((start, stop, name))
+
+
+def _whole(tensor: torch.Tensor) -> bool:
+    """Whether the tensor fills its span of memory, so that another within the span must overlap."""
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    return reach == tensor.numel()
+
+
+def _twin(flat: torch.Tensor) -> torch.Tensor:
+    if flat.device.type == "cpu":
+        return flat
+    return torch.empty_like(flat, device="cpu", pin_memory=flat.device.type == "cuda").copy_(flat)
+
+
+def _as_array(host: torch.Tensor) -> Values:
+    if host.dtype is torch.bfloat16:
+        return host.view(torch.int16).numpy().view(BFLOAT16)
+    array: Values = host.numpy()
+    return array
+
+
+def _fingerprint(mixed: list[tuple[str, torch.Tensor]], rest: list[tuple[str, torch.Tensor]]) -> str:
+    lines = [
+        f"{kind} {name} {tuple(tensor.shape)} {tensor.dtype}"
+        for kind, tensors in (("mixed", mixed), ("rest", rest))
+        for name, tensor in tensors
+    ]
+    return xxhash.xxh3_64("\n".join(lines).encode()).hexdigest()

@@ -1,0 +1,122 @@
+"""What a peer is told before it starts: who it is, whom it trains with, and how.
+
+Settings come from the arguments of `peers.join`, else from whoever started the process, else they are those of a swarm
+of one. Whoever started it is, in this order: `gossip launch` (GOSSIP_CHANNEL names two file descriptors over which
+settings and keys come, never the environment), `torchrun` (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT) or
+Slurm's `srun` (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from gossip.errors import SettingsError
+from gossip.keys import KeyPair
+
+__all__ = ["Setup", "from_environment"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that a peer has to know. The defaults are those of a swarm of one."""
+
+    rank: int = 0
+    world_size: int = 1
+    #: Which of the peers of this machine it is; chooses the GPU.
+    local_rank: int = 0
+    #: Raised by whoever restarts a peer: above 0, it is a newcomer to a swarm that runs already.
+    incarnation: int = 0
+    #: The name of the run; peers of different runs ignore each other.
+    run: str = "run"
+    #: As on the command line, NAME[:k=v,...].
+    topology: str = "one-peer-exponential"
+    algorithm: str = "osgp"
+    #: loopback, lan or wan; empty: loopback if all peers are on this machine, else lan.
+    preset: str = ""
+    seed: int = 0
+    #: cpu, cuda, cuda:1; auto: the GPU of the local rank if there is one, else the CPU.
+    device: str = "auto"
+    #: The share of the shards that is pushed in a step.
+    share: float = 1.0
+    #: Where metrics, logs and checkpoints go; empty: nowhere.
+    run_dir: str = ""
+    #: Save a checkpoint every so many steps, 0 for never, and keep so many of them.
+    checkpoint_every: int = 0
+    checkpoint_keep: int = 2
+    #: Continue from the newest checkpoint in the run directory, if there is one.
+    resume: bool = False
+    #: host:port to listen on, port 0 for any free one; and the host by which others reach this one.
+    bind: str = "127.0.0.1:0"
+    advertise: str = ""
+    #: host:port of every peer, by rank, where they are known beforehand.
+    hosts: tuple[str, ...] = ()
+    keys: KeyPair | None = None
+    #: The public keys of all peers, by rank, where they are known beforehand.
+    public_keys: tuple[str, ...] = ()
+    #: Talk to other machines without encryption.
+    insecure: bool = False
+    #: Injected, for tests of resilience; see gossip.faults.
+    stragglers: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    #: Seconds to wait for the others at the start.
+    start_timeout: float = 60.0
+    #: Further environment, such as that of torchrun.
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world_size and self.incarnation == 0:
+            raise SettingsError(f"ranks are 0 to {self.world_size - 1}, and this one is {self.rank}")
+        if self.hosts and len(self.hosts) != self.world_size:
+            raise SettingsError(f"{self.world_size} peers have as many hosts, not {len(self.hosts)}")
+        if not self.start_timeout > 0:
+            raise SettingsError(f"start_timeout is above 0 seconds, not {self.start_timeout}")
+        if self.checkpoint_every < 0 or self.checkpoint_keep < 1:
+            raise SettingsError("checkpoints come every 0 (never) or more steps, and at least one is kept")
+        if (self.checkpoint_every or self.resume) and not self.run_dir:
+            raise SettingsError("checkpoints need a place: say run_dir")
+
+    def changed(self, **arguments: Any) -> Setup:
+        """Return the setup with arguments of the user's; None stands for no wish."""
+        known = {one.name for one in fields(self)} - {"environment"}
+        for name in arguments:
+            if name not in known:
+                raise SettingsError(f"join has no argument {name!r}; there are: {', '.join(sorted(known))}")
+        given = {name: value for name, value in arguments.items() if value is not None}
+        for name in ("hosts", "public_keys", "stragglers", "faults"):
+            if isinstance(given.get(name), str):
+                given[name] = (given[name],)
+            elif name in given:
+                given[name] = tuple(given[name])
+        if "hosts" in given:
+            given.setdefault("world_size", len(given["hosts"]))
+        return replace(self, **given)
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
+    """Return what torchrun or Slurm say, or the setup of a swarm of one."""
+    for names in (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")):
+        rank, world_size, local_rank = (environment.get(name) for name in names)
+        if rank is None or world_size is None:
+            continue
+        setup = Setup(
+            rank=_number(names[0], rank),
+            world_size=_number(names[1], world_size),
+            local_rank=_number(names[2], local_rank or "0"),
+            environment=dict(environment),
+        )
+        if setup.world_size > 1 and "MASTER_ADDR" not in environment:
+            raise SettingsError(
+                f"{names[1]} is {setup.world_size}, but MASTER_ADDR is not set, so the others cannot be found: set "
+                "MASTER_ADDR and MASTER_PORT to a host and a free port of it, or start with torchrun or gossip launch"
+            )
+        return setup
+    return Setup()
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise SettingsError(f"the environment says {name}={text!r}, which is no number")
+    return int(text)
