@@ -150,6 +150,8 @@ class Driver:
         try:
             while not self._stop:
                 self._turn()
+            while self._posted:  # such as a farewell
+                self._handle(self._posted.popleft())
         except BaseException as failure:  # noqa: BLE001 - whatever it is, the trainer's thread raises it
             self._failure = failure
         finally:

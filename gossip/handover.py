@@ -23,9 +23,11 @@ __all__ = ["Handover"]
 
 #: Pieces that a newcomer asks for at a time: enough to keep a link busy, few enough to bound what a donor copies.
 _AT_A_TIME = 8
-#: Seconds until a piece that has not come is asked for again, of the next donor, at first and at most. A donor answers
-#: at a step boundary, so this is about steps, not about round trips.
-_FIRST, _CEILING = 2.0, 16.0
+#: Seconds until a piece that has not come is asked for again, at first and at most. A donor remembers what it was asked
+#: for until its next step boundary, so asking it again costs nothing; asking another one may bring the piece twice.
+_FIRST, _CEILING = 0.25, 16.0
+#: Asks of one donor before it is another's turn: about 4 seconds.
+_PATIENCE = 4
 #: Asks that are kept, of all newcomers together; an honest one has `_AT_A_TIME`, and asks again.
 _WANTED_LIMIT = 4096
 
@@ -146,4 +148,4 @@ class Handover:
         return out
 
     def _donor(self, piece: int, attempts: int) -> int:
-        return self._donors[(piece + attempts - 1) % len(self._donors)]
+        return self._donors[(piece + (attempts - 1) // _PATIENCE) % len(self._donors)]

@@ -101,7 +101,7 @@ class MemoryTransport:
     def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
         """Send; return False if nobody is there, its queue is full, or the payload lies in it already."""
         endpoint = self._peers.get(rank)
-        receiver = None if endpoint is None or self._closed else self._hub.find(endpoint)
+        receiver = None if endpoint is None else self._hub.find(endpoint)
         return receiver is not None and receiver._take(self, frames)
 
     def receive(self) -> Sequence[Buffer] | None:

@@ -27,13 +27,17 @@ class DirectoryLock:
 
     @property
     def held(self) -> bool:
-        """Whether the lock is ours."""
-        return self._descriptor is not None
+        """Whether the lock is ours, and still that of this directory: it may have been removed and made again."""
+        try:
+            return self._descriptor is not None and os.path.samestat(os.fstat(self._descriptor), self._path.lstat())
+        except FileNotFoundError:
+            return False
 
     def acquire(self) -> None:
         """Take the lock now. Locked if somebody has it, OSError if the file cannot be made."""
-        if self._descriptor is not None:
+        if self.held:
             return
+        self.release()
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -57,7 +57,8 @@ class Boundary:
     """What is injected into one peer. False if that is nothing, so that who calls can leave it out.
 
     One that was started again is told what it has behind it, or it would die of the same fault again: its first
-    ``killed`` kills. Nor does anything happen whose time was before ``elapsed``, or whose step before the first it takes.
+    ``killed`` kills. Nor does anything happen of which the time was before ``elapsed``, or the step before the first
+    that it takes.
     """
 
     def __init__(
@@ -181,8 +182,8 @@ class Boundary:
         extra = sum(straggler.extra for straggler, _ in slowing)
         if slowing != self._slowing:
             self._slowing = slowing
-            how = f"steps that take {factor:.4g}x as long and {extra:g} s more" if slowing else "steps as they are"
-            self._tell(f"{how} are injected from step {step} on")
+            slower = f"{factor:.4g}x as long and {extra:g} s more" if slowing else "no longer than by itself"
+            self._tell(f"from step {step} on each step is made to take {slower}")
         if slowing:
             self._sleep((factor - 1) * seconds + extra)
 

@@ -11,7 +11,7 @@ from typing import Any
 from gossip import presets
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
-from gossip.faults import parse_faults, parse_straggler
+from gossip.faults import parse_faults, parse_stragglers
 from gossip.keys import KeyPair
 from gossip.transport import ZmqTransport, new_keys
 from peers.cards import Card, CardTable, Channel, FixedTable, StoreTable, route_to
@@ -43,7 +43,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _told(channel) if channel is not None else from_environment(environment)
     setup = setup.changed(**arguments)
-    stragglers = [parse_straggler(text) for text in setup.stragglers]
+    stragglers = parse_stragglers(setup.stragglers, setup.world_size)
     faults = parse_faults(setup.faults, setup.world_size, seed=setup.seed)
     table, setup = _table(setup, channel)
     transport = _transport(setup)
@@ -64,7 +64,16 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         _log.warning("rank %d: %s", setup.rank, sentence)
         records.event(event="injected", text=sentence)
 
-    boundary = Boundary(setup.rank, setup.seed, stragglers, faults, network, tell=tell)
+    boundary = Boundary(
+        setup.rank,
+        setup.seed,
+        stragglers,
+        faults,
+        network,
+        tell=tell,
+        elapsed=setup.elapsed,
+        killed=setup.killed,
+    )
     return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel)
 
 

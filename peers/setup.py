@@ -61,6 +61,9 @@ class Setup:
     #: Injected, for tests of resilience; see gossip.faults.
     stragglers: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    #: For one that was started again: seconds since the run began, and how many of its injected kills have happened.
+    elapsed: float = 0.0
+    killed: int = 0
     #: Seconds to wait for the others at the start.
     start_timeout: float = 60.0
     #: Further environment, such as that of torchrun.

@@ -444,11 +444,30 @@ def test_memory_is_received_as_bytes_of_ones_own_and_bytes_are_not_copied(
 
 def test_memory_queues_a_payload_once_however_often_it_is_sent(two: tuple[MemoryTransport, MemoryTransport]) -> None:
     sender, receiver = two
-    values = np.zeros(8)
-    assert sender.send(0, [b"h", values.data.cast("B")])
-    assert not sender.send(0, [b"h", values.data.cast("B")])
+    one, other = (np.zeros(8).data.cast("B") for _ in range(2))
+    assert [sender.send(0, [b"h", values]) for values in (one, one[:], other)] == [True, False, True]
     assert receiver.receive() is not None
-    assert sender.send(0, [b"h", values.data.cast("B")])
+    assert [sender.send(0, [b"h", values]) for values in (other, one)] == [False, True]
+    assert [sender.send(0, [b"h", b""]) for _ in range(2)] == [True, True], "nothing is not the same as nothing"
+
+
+def test_memory_takes_back_what_is_unread_where_a_rank_was(two: tuple[MemoryTransport, MemoryTransport]) -> None:
+    sender, receiver = two
+    sender.send(0, [b"x"])
+    sender.connect(0, MemoryTransport(sender._hub).endpoint)
+    assert receiver.receive() is None
+
+
+def test_memory_says_that_it_is_closed(two: tuple[MemoryTransport, MemoryTransport]) -> None:
+    sender, receiver = two
+    receiver.send(0, [b"x"])
+    sender.close()
+    assert sender.send(0, [b"x"]) is False
+    assert sender.receive() is None
+    with pytest.raises(TransportError, match="memory:1 is closed"):
+        sender.wait(None)
+    with pytest.raises(TransportError, match="this transport is closed"):
+        sender.connect(0, receiver.endpoint)
 
 
 def test_memory_keeps_a_queue_per_sender(two: tuple[MemoryTransport, MemoryTransport]) -> None:

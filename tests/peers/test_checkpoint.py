@@ -158,7 +158,7 @@ def test_the_same_step_again_replaces_it_only_once_it_is_there(tmp_path: Path) -
 
 def test_steps_are_numbers_not_text(tmp_path: Path) -> None:
     filled(tmp_path, 99_999_999, 100_000_000, 10**17)
-    (tmp_path / f"step-0{10**17}0").mkdir()  # not how we write that
+    (tmp_path / f"step-0{10**16}").mkdir()  # not how we write that
     (tmp_path / "step-5").mkdir()
     with Checkpoints(tmp_path, report=raising) as checkpoints:
         assert checkpoints.steps() == [99_999_999, 100_000_000, 10**17]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_cases import filled, snapshot_of, step_of
+from checkpoint_cases import filled, raising, snapshot_of, step_of
 
 import peers.checkpoint
 import peers.snapshot_files
@@ -110,16 +110,29 @@ def test_a_path_below_a_file_is_reported_with_every_save_and_mended_when_it_is(t
         assert step_of(checkpoints.load()) == 3
 
 
-def test_a_directory_that_vanishes_during_the_run_is_reported(tmp_path: Path) -> None:
-    reports: list[str] = []
-    with Checkpoints(tmp_path / "c", report=reports.append) as checkpoints:
+def test_a_directory_that_vanishes_during_the_run_is_made_and_locked_again(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path / "c", report=raising) as checkpoints:
         checkpoints.save(1, snapshot_of(1))
         checkpoints.wait()
         shutil.rmtree(tmp_path / "c")
         checkpoints.save(2, snapshot_of(2))
-        checkpoints.wait()
-    assert (checkpoints.saved, checkpoints.failed) == (1, 1)
-    assert "No such file or directory; the next save tries again" in reports[0]
+        assert step_of(checkpoints.load()) == 2
+        with pytest.raises(CheckpointError, match="written to by another process"):
+            Checkpoints(tmp_path / "c")
+    assert checkpoints.saved == 2
+
+
+def test_a_directory_that_somebody_else_made_anew_is_theirs(tmp_path: Path) -> None:
+    reports: list[str] = []
+    with Checkpoints(tmp_path / "c", report=reports.append) as first:
+        shutil.rmtree(tmp_path / "c")
+        with Checkpoints(tmp_path / "c", report=raising) as second:
+            second.save(1, snapshot_of(1))
+            first.save(2, snapshot_of(2))
+            first.wait()
+            assert step_of(second.load()) == 1
+        assert (first.saved, first.failed, len(reports)) == (0, 1, 1)
+        assert "is written to by another process" in reports[0]
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), ValueError("?"), MemoryError()], ids=repr)
@@ -187,5 +200,5 @@ def test_an_error_that_says_nothing_of_the_disk_is_no_reason_to_go_back(
 
     with Checkpoints(tmp_path) as checkpoints:
         monkeypatch.setattr("peers.manifest._open", fail)
-        with pytest.raises(CheckpointError, match="Too many open files"):
+        with pytest.raises(CheckpointError, match="no checkpoints can be loaded: Too many open files"):
             checkpoints.load()

@@ -220,6 +220,7 @@ def header(shape: list[int], end: int, dtype: str = "F32") -> bytes:
         b"",
         b"\xff" * 8,
         (2**40).to_bytes(8, "little") + b"{}",
+        len(header([0, 2**63], 0)).to_bytes(8, "little") + header([0, 2**63], 0),
         *(
             len(head).to_bytes(8, "little") + head + b"1234"
             for head in [

@@ -28,7 +28,7 @@ def test_closing_with_a_queue_full_of_parcels_that_nobody_reads(swarm: Swarm, en
     peers = swarm.start(
         2,
         size=SIZE,
-        shard_bytes=1 << 20,
+        shard_bytes=MODEL // shards,
         topology="ring",
         algorithm="adpsgd",
         encrypted=encrypted,
