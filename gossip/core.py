@@ -27,7 +27,7 @@ No sinks: a push leaves its sender at least `weight_floor`, a parcel that would 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gossip import events
 from gossip.backoff import Backoff
@@ -36,7 +36,7 @@ from gossip.events import Effect, Event
 from gossip.handover import Handover
 from gossip.inbox import Ask, Inbox
 from gossip.ledger import Outbox, Received
-from gossip.mass import Mass, Values, distance, is_finite
+from gossip.mass import Mass, Snapshot, distance
 from gossip.messages import Ack, Address, Bye, Fence, Hello, Message, News, Parcel, Pass, Piece, Refusal, Want
 from gossip.policies.policy import Policy
 from gossip.rejections import Rejections
@@ -115,7 +115,11 @@ class Core:
         self._resend = Resend(settings.resend_first, settings.resend_ceiling)
         #: Types and addresses only: a frame kept here would keep its memory.
         self._history: deque[tuple[float, type, Sequence[Address | type]]] = deque(maxlen=64)
+        #: Carries out each effect as it arises, so that the first parcel leaves before the second is copied. It must
+        #: not call back. Without one, `handle` returns them.
+        self.sink: Callable[[Effect], None] | None = None
         self._effects: list[Effect] = []
+        self._kinds: list[type] = []
         self._new_life()
 
     def _new_life(self) -> None:
@@ -128,7 +132,7 @@ class Core:
     # Events in, effects out
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Take in an event and return what is to be done about it, in that order."""
+        """Take in an event and return what is to be done about it, in that order; nothing if there is a `sink`."""
         match event:
             case events.StepFinished():
                 self._finish_step(now)
@@ -142,7 +146,7 @@ class Core:
                 self._admit(address, now)
             case events.Merge():
                 self._merge_all(now)
-                self._effects.append(events.Merged())
+                self._emit(events.Merged())
             case events.Rest():
                 self._rest(now)
             case events.Resume():
@@ -165,10 +169,14 @@ class Core:
             if not self._waiting:
                 self._open = False
                 self._waiting.step_began(now)
-                self._effects.append(events.Proceed(self.step))
-        effects, self._effects = self._effects, []
-        self._history.append((now, type(event), [type(effect) for effect in effects]))
+                self._emit(events.Proceed(self.step))
+        self._history.append((now, type(event), self._kinds))
+        effects, self._effects, self._kinds = self._effects, [], []
         return effects
+
+    def _emit(self, effect: Effect) -> None:
+        self._kinds.append(type(effect))
+        (self._effects.append if self.sink is None else self.sink)(effect)
 
     @property
     def deadline(self) -> float | None:
@@ -200,7 +208,7 @@ class Core:
         self._open = self._resting = True
         self._merge_all(now)
         self._tell(now)
-        self._effects.append(events.Rested())
+        self._emit(events.Rested())
 
     def _take_turn(self, shard: int, now: float) -> None:
         turn = self.turns[shard]
@@ -230,14 +238,13 @@ class Core:
         weight = self.mass.weights[shard]
         wanted = weight * sum(fraction for _, fraction in edges)
         scale = min(1.0, (weight - self.settings.weight_floor) / wanted) if wanted > 0 else 0.0
-        if scale < _WORTHWHILE or not self._is_sound(shard):
-            for address, _ in edges:
-                self._pass(address, shard, turn)
-            return
-        values = self.mass.snapshot(shard)
+        snapshot = None if scale < _WORTHWHILE else self._snapshot(shard)
         for address, fraction in edges:
-            ask = fraction if self.policy.pairwise else 0.0
-            self._dispatch(address, shard, turn, scale * fraction * weight, values, ask, now)
+            if snapshot is None:
+                self._pass(address, shard, turn)
+            else:
+                ask = fraction if self.policy.pairwise else 0.0
+                self._dispatch(address, shard, turn, scale * fraction * weight, snapshot, ask, now)
 
     def _pass(self, address: Address, shard: int, turn: int) -> None:
         if self.policy.lag is not None:  # otherwise nobody waits
@@ -249,29 +256,33 @@ class Core:
         amount = min(ask.fraction * weight, weight - self.settings.weight_floor)
         if amount < _WORTHWHILE * ask.fraction * weight or self.view.incarnation(ask.to.rank) != ask.to.incarnation:
             return
-        if not self.view.fenced(ask.to) and self._has_budget(ask.to, shard) and self._is_sound(shard):
-            self._dispatch(ask.to, shard, ask.turn, amount, self.mass.snapshot(shard), 0.0, now)
+        if self.view.fenced(ask.to) or not self._has_budget(ask.to, shard):
+            return
+        snapshot = self._snapshot(shard)
+        if snapshot is not None:
+            self._dispatch(ask.to, shard, ask.turn, amount, snapshot, 0.0, now)
 
-    def _is_sound(self, shard: int) -> bool:
-        """Whether the shard may be sent: everybody would reject NaN and infinity, and it would be sent for ever."""
-        sound = is_finite(self.mass.view(shard))
-        if not sound:
-            self._effects.append(events.NotFinite(shard))
-        return sound
+    def _snapshot(self, shard: int) -> Snapshot | None:
+        """Return what may be sent, if anything: everybody would reject NaN and infinity, and they would go for ever."""
+        snapshot = self.mass.snapshot(shard)
+        if snapshot is None:
+            self._emit(events.NotFinite(shard))
+        return snapshot
 
     def _has_budget(self, address: Address, shard: int) -> bool:
         return self.outbox.room(address, shard, self.mass.layout.nbytes(shard))
 
     def _dispatch(
-        self, to: Address, shard: int, turn: int, weight: float, values: Values, ask: float, now: float
+        self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
     ) -> None:
         self.mass.give(shard, weight)
-        parcel = Parcel(self.me, to, self.outbox.next_sequence(to), turn, shard, weight, values, ask)
+        sequence, (values, seal) = self.outbox.next_sequence(to), snapshot
+        parcel = Parcel(self.me, to, sequence, turn, shard, weight, values, ask, seal)
         self.outbox.add(parcel, now, now + self._resend.after(to.rank))
         self._send(parcel)
 
     def _send(self, message: Message) -> None:
-        self._effects.append(events.Send(message.destination, self._codec.encode(message)))
+        self._emit(events.Send(message.destination, self._codec.encode(message)))
 
     def _tell(self, now: float) -> None:
         """Pass the news on to the next neighbours."""
@@ -304,7 +315,7 @@ class Core:
         except Rejected as error:
             log = self.rejections.add(error.reason, error.origin, now)
             count = self.rejections.by_reason[error.reason]
-            self._effects.append(events.RejectedFrame(error.reason, error.origin, str(error), count, log))
+            self._emit(events.RejectedFrame(error.reason, error.origin, str(error), count, log))
 
     def _accept(self, message: Message, now: float) -> None:
         origin, destination = message.origin, message.destination
@@ -330,7 +341,7 @@ class Core:
         if isinstance(message, Hello):
             return  # to know who it is was all
         if isinstance(message, News):
-            self._effects.append(events.Heard(origin, message.body))
+            self._emit(events.Heard(origin, message.body))
             return
         if isinstance(message, Bye):
             self._declare_dead(origin, now)
@@ -354,7 +365,7 @@ class Core:
                 self._handover.want(origin, piece)
             case Piece():
                 if self._handover.take(message):
-                    self._effects.append(events.Adopted(self._handover.annex))
+                    self._emit(events.Adopted(self._handover.annex))
 
     def _is_absurd(self, turn: int, shard: int) -> bool:
         return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
@@ -370,11 +381,11 @@ class Core:
             received.add(parcel.sequence, verdict)
             if verdict:
                 self.inbox.add(parcel, answer=parcel.ask > 0)
-                self._effects.append(events.Booked(parcel))
+                self._emit(events.Booked(parcel))
                 if self._open:
                     self._merge_due(parcel.shard, now)
             else:
-                self._effects.append(events.Refused(parcel))
+                self._emit(events.Refused(parcel))
         answer = Ack if verdict else Refusal
         self._send(answer(self.me, parcel.origin, parcel.sequence))
 
@@ -411,7 +422,7 @@ class Core:
             return
         self._resend.answered(origin.rank, entry.attempts, now - entry.sent_at)
         self._backoff.accepted(origin.rank, entry.parcel.shard)
-        self._effects.append(events.Released(entry.parcel))
+        self._emit(events.Released(entry.parcel))
 
     def _refused(self, origin: Address, sequence: int, now: float) -> None:
         entry = self.outbox.remove(origin, sequence)
@@ -422,7 +433,7 @@ class Core:
     def _take_back(self, parcels: Sequence[Parcel], now: float) -> None:
         for parcel in parcels:
             self.inbox.add(parcel, answer=False)
-            self._effects.append(events.TakenBack(parcel))
+            self._emit(events.TakenBack(parcel))
             if self._open:
                 self._merge_due(parcel.shard, now)
 
@@ -467,7 +478,7 @@ class Core:
         self.view.admit(self.me)
         self._new_life()
         self.mass.weights = [1.0] * self.mass.layout.shards
-        self._effects.append(events.Reincarnated(self.me, held))
+        self._emit(events.Reincarnated(self.me, held))
 
     # Checks
 

@@ -55,6 +55,7 @@ class Driver:
             clock: monotonic seconds.
         """
         self._core = core
+        core.sink = self._carry_out
         self._transport = transport
         self._listen = listen
         self._clock = clock
@@ -141,6 +142,7 @@ class Driver:
             self._thread.join()
         else:
             self._transport.close()
+        self._core.sink = None
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -186,13 +188,15 @@ class Driver:
     def _handle(self, event: Event) -> None:
         if not isinstance(event, events.Received):
             self._idle.clear()
-        for effect in self._core.handle(event, self._clock()):
-            if isinstance(effect, events.Send):
-                self._send(effect.to.rank, effect.frames)
-            elif isinstance(effect, self._awaited):
-                self._done.set()
-            elif self._listen is not None:
-                self._listen(effect)
+        self._core.handle(event, self._clock())
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, events.Send):
+            self._send(effect.to.rank, effect.frames)
+        elif isinstance(effect, self._awaited):
+            self._done.set()
+        elif self._listen is not None:
+            self._listen(effect)
 
     def _send(self, rank: int, frames: Sequence[Buffer]) -> None:
         if rank in self._directory:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gossip.mass import Mass, is_finite
+from gossip.mass import Mass
 from gossip.messages import Address, Piece, Want
 from gossip.view import View
 from gossip.wire import ANNEX_BYTES
@@ -85,9 +85,8 @@ class Handover:
                 if piece >= self._shards:
                     values = np.frombuffer(self._annex[piece], np.uint8)
                     out.append(Piece(me, newcomer, piece, self.pieces, 0, values))
-                elif is_finite(self._mass.view(piece)):
-                    values = self._mass.snapshot(piece)
-                    out.append(Piece(me, newcomer, piece, self.pieces, self._turns[piece], values))
+                elif (copy := self._mass.snapshot(piece)) is not None:
+                    out.append(Piece(me, newcomer, piece, self.pieces, self._turns[piece], copy.values))
             elif not self.whole or piece < self.pieces:
                 continue
             del self._wanted[newcomer, piece]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gossip.mass import Values, blend
+from gossip.blocks import Values, blend
 from gossip.messages import Address, Parcel
 
 __all__ = ["Ask", "Inbox", "Pile"]

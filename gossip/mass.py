@@ -17,24 +17,18 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from gossip.blocks import BFLOAT16, Values, blend, copy
 from gossip.errors import SettingsError
+from gossip.pool import Pool
 
-__all__ = ["BFLOAT16", "SHARD_BYTES", "Layout", "Mass", "Part", "Values", "blend", "distance", "is_finite"]
-
-Values = npt.NDArray[Any]
-
-#: numpy has no name for it, so that it is not of kind "f" there.
-BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-_WIDE = np.dtype(np.float32)
+__all__ = ["BFLOAT16", "SHARD_BYTES", "Layout", "Mass", "Part", "Snapshot", "Values", "distance"]
 
 #: 4 MiB. A parcel is a shard: smaller ones cost more messages per model, larger ones hold a link longer and page-fault
 #: more; 1 to 4 MiB is the range in which neither matters much.
 SHARD_BYTES = 4 << 20
-_FEW = 4096
 
 
 class Part(NamedTuple):
@@ -109,6 +103,14 @@ class Layout:
         return (stop - start) * self.dtypes[shard].itemsize
 
 
+class Snapshot(NamedTuple):
+    """A copy of a shard's values, all of them finite, to go with mass that is given away. Nobody changes it."""
+
+    values: Values
+    #: Their checksum; see `gossip.wire`.
+    seal: int
+
+
 class Mass:
     """The mass that one peer holds: the values z of all shards and a weight w for each."""
 
@@ -131,6 +133,8 @@ class Mass:
             parts[part][start - first[part] : stop - first[part]]
             for part, (start, stop) in zip(of, layout.bounds, strict=True)
         ]
+        #: For snapshots. A model of them is what is on its way at most times, and so what is worth keeping.
+        self._pool = Pool(layout.total_bytes)
 
     @property
     def values(self) -> Values:
@@ -142,10 +146,12 @@ class Mass:
         """Return the shard's values, not a copy."""
         return self._views[shard]
 
-    def snapshot(self, shard: int) -> Values:
-        """Return a copy of the shard's values, to go with mass that is given away."""
-        values: Values = self._views[shard].copy()
-        return values
+    def snapshot(self, shard: int) -> Snapshot | None:
+        """Return a copy of the shard's values, or None if there is NaN or infinity among them."""
+        view = self._views[shard]
+        values = self._pool.take(view.size, view.dtype)
+        seal, finite = copy(view, values)
+        return Snapshot(values, seal) if finite else None
 
     def give(self, shard: int, weight: float) -> None:
         """Take ``weight`` off the shard; the values stay. Somebody else must book just as much."""
@@ -167,32 +173,9 @@ class Mass:
         self.weights[shard] = 1.0
 
 
-def blend(own: Values, values: Values, fraction: float) -> None:
-    """Move ``own`` by a fraction of the way to ``values``, in place."""
-    if own.dtype.itemsize < _WIDE.itemsize:
-        # Half precision would round three times, and half the way between neighbours is no number of theirs.
-        wide = own.astype(_WIDE)
-        blend(wide, values.astype(_WIDE), fraction)
-        own[:] = wide
-        return
-    difference = values - own
-    difference *= fraction
-    own += difference
-
-
 def distance(own: Values, values: Values) -> float:
     """Return how far the values lie from ``own``, relative to its length: 0 where they agree."""
     wide, other = own.astype(np.float64), values.astype(np.float64)
     length = math.sqrt(float(np.dot(wide, wide)))
     wide -= other
     return math.sqrt(float(np.dot(wide, wide))) / (length or 1.0)
-
-
-def is_finite(values: Values) -> bool:
-    """Whether there is no NaN or infinity."""
-    # For a few numbers a dot product is quicker, save where it overflows; for many, it would wake BLAS's threads.
-    if values.size <= _FEW and values.dtype != BFLOAT16:
-        with np.errstate(all="ignore"):
-            if math.isfinite(np.dot(values, values)):
-                return True
-    return bool(np.isfinite(values).all())

@@ -61,6 +61,8 @@ class Parcel:
     values: Values
     #: The fraction of its own mass that the receiver shall send back: pairwise averaging. 0 for none.
     ask: float = 0.0
+    #: The checksum of the values, where it is known: who sends them to several, or again, reads them once.
+    seal: int | None = None
 
     @property
     def key(self) -> tuple[Address, Address, int]:

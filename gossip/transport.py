@@ -88,13 +88,13 @@ class _Outlet:
 
     parcels: zmq.Socket[bytes]
     words: zmq.Socket[bytes]
-    #: Payloads that ZeroMQ may still hold, by where they are; kept, so that no other takes its place.
-    leaving: dict[int, tuple[zmq.MessageTracker, Buffer]] = field(default_factory=dict)
+    #: Payloads that ZeroMQ may still hold, by where they are. Until the tracker says that one has left nothing else
+    #: can take its place: ZeroMQ refers to it. This does not, or its memory would not be used again for long.
+    leaving: dict[int, zmq.MessageTracker] = field(default_factory=dict)
 
     def holds(self, payload: Buffer) -> bool:
         """Whether the payload has not left yet; forget those that have."""
-        for identity in [key for key, (tracker, _) in self.leaving.items() if tracker.done]:
-            del self.leaving[identity]
+        self.leaving = {place: tracker for place, tracker in self.leaving.items() if not tracker.done}
         return _identity(payload) in self.leaving
 
 
@@ -224,7 +224,7 @@ class ZmqTransport:
         except zmq.Again:
             return False
         if tracker is not None:
-            outlet.leaving[_identity(frames[-1])] = tracker, frames[-1]
+            outlet.leaving[_identity(frames[-1])] = tracker
         return True
 
     def receive(self) -> Sequence[Buffer] | None:

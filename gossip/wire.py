@@ -1,6 +1,7 @@
 """Messages as bytes: a msgpack header in one frame, the body of those that have one in a second.
 
-    frame 0   header (msgpack array), then 8 bytes: the xxh3 checksum of header and body
+    frame 0   header (msgpack array), then 8 bytes where there is a body: its xxh3 checksum, then 8 bytes: the xxh3
+              checksum of all before
     frame 1   the values of a parcel or piece, raw, little-endian; the bytes of news; absent for other messages
 
     header    [version, run, kind, origin rank, origin incarnation, destination rank, destination incarnation,
@@ -18,7 +19,8 @@
 
 Everything that arrives is hostile until shown otherwise. Lengths are checked before anything is decoded, msgpack is
 given hard limits, every field is checked for its exact type and range, and values are views of the received
-bytes, checked for NaN and infinity before anybody sees them. There is no pickle and no type from the wire.
+bytes, checked for NaN and infinity before anybody sees them. There is no pickle and no type from the wire. The header
+has a checksum of its own, so that it can be believed before the values are read, and they are read once.
 """
 
 from __future__ import annotations
@@ -31,15 +33,16 @@ import msgpack
 import numpy as np
 import xxhash
 
+from gossip.blocks import Values, inspect
 from gossip.errors import Reason, Rejected
-from gossip.mass import Layout, Values, is_finite
+from gossip.mass import Layout
 from gossip.messages import Ack, Address, Bye, Fence, Hello, Message, News, Parcel, Pass, Piece, Refusal, Want
 
 __all__ = ["ANNEX_BYTES", "HEADER_LIMIT", "NEWS_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
 
 Buffer = bytes | bytearray | memoryview
 
-VERSION = 2
+VERSION = 3
 #: No header is longer than this.
 HEADER_LIMIT = 256
 _CHECKSUM = 8
@@ -100,7 +103,7 @@ class Codec:
                 self._dtypes[message.shard],
                 len(values),
             ]
-            return _sealed(common + more, values)
+            return _sealed(common + more, values, message.seal)
         if isinstance(message, Piece):
             values = message.values.view(np.uint8).data
             more = [message.piece, message.pieces, message.turn, message.values.dtype.name, len(values)]
@@ -122,7 +125,7 @@ class Codec:
         if type(fields[0]) is not int or fields[0] != VERSION:
             raise Rejected(Reason.VERSION, f"protocol version {fields[0]!r}, ours is {VERSION}")
         # The checksum comes before any field but the version is believed: another version may seal otherwise.
-        _check_seal(frames[0], header, body)
+        seal = _check_header(memoryview(frames[0]), header)
         kind = fields[2] if len(fields) >= _COMMON and type(fields[2]) is int else None
         if kind not in _FIELDS or len(fields) != _FIELDS[kind]:
             raise Rejected(Reason.MALFORMED, "the header does not have the fields of any message")
@@ -135,11 +138,11 @@ class Codec:
         if kind in _BARE:
             return _BARE[kind](origin, destination)
         if kind == _NEWS:
-            return News(origin, destination, _news(origin.rank, body))
+            return News(origin, destination, _news(origin.rank, body, seal))
         if kind == _WANT:
             return Want(origin, destination, _count(fields[7], "piece", origin.rank))
         if kind == _PIECE:
-            return self._piece(origin, destination, fields[_COMMON:], body)
+            return self._piece(origin, destination, fields[_COMMON:], body, seal)
         if kind == _PASS:
             turn, shard = _count(fields[7], "turn", origin.rank), self._shard(fields[8], origin.rank)
             return Pass(origin, destination, turn, shard)
@@ -149,7 +152,7 @@ class Codec:
         if kind == _REFUSAL:
             return Refusal(origin, destination, sequence)
         _, turn, shard, weight, ask, dtype, length = fields[_COMMON:]
-        values = self._values(origin.rank, shard, dtype, length, body)
+        values = self._values(origin.rank, shard, dtype, length, body, seal)
         if type(weight) is not float or not 0 < weight <= WEIGHT_LIMIT:
             raise Rejected(Reason.WEIGHT, f"a weight of {weight!r:.40}", origin.rank)
         if type(ask) is not float or not 0 <= ask < 1:
@@ -165,7 +168,9 @@ class Codec:
             ask,
         )
 
-    def _piece(self, origin: Address, destination: Address, fields: list[Any], body: memoryview | None) -> Piece:
+    def _piece(
+        self, origin: Address, destination: Address, fields: list[Any], body: memoryview | None, seal: int
+    ) -> Piece:
         piece, pieces, turn, dtype, length = fields
         _count(turn, "turn", origin.rank)
         if _count(pieces, "pieces", origin.rank) > _PIECES_LIMIT or _count(piece, "piece", origin.rank) >= pieces:
@@ -173,10 +178,11 @@ class Codec:
         if pieces < self._layout.shards:
             raise Rejected(Reason.SHAPE, f"{pieces} pieces; we have {self._layout.shards} shards", origin.rank)
         if piece < self._layout.shards:
-            values = self._values(origin.rank, piece, dtype, length, body)
+            values = self._values(origin.rank, piece, dtype, length, body, seal)
         else:
             if dtype != "uint8" or body is None or not len(body) == length <= ANNEX_BYTES:
                 raise Rejected(Reason.SHAPE, f"piece {piece} is not a part of an annex", origin.rank)
+            _check_seal(xxhash.xxh3_64_intdigest(body), seal, origin.rank)
             values = np.frombuffer(body, dtype=np.uint8)
         return Piece(origin, destination, piece, pieces, turn, values)
 
@@ -185,7 +191,7 @@ class Codec:
             raise Rejected(Reason.SHAPE, f"shard {shard!r:.40} of {self._layout.shards}", origin)
         return shard
 
-    def _values(self, origin: int, shard: Any, dtype: Any, length: Any, body: memoryview | None) -> Values:
+    def _values(self, origin: int, shard: Any, dtype: Any, length: Any, body: memoryview | None, seal: int) -> Values:
         shard = self._shard(shard, origin)
         if dtype != self._dtypes[shard]:
             raise Rejected(Reason.DTYPE, f"values of {dtype!r:.40}, ours are {self._dtypes[shard]}", origin)
@@ -197,7 +203,9 @@ class Codec:
         if len(body) > length:
             raise Rejected(Reason.OVERSIZED, f"{len(body)} bytes instead of {length}", origin)
         values: Values = np.frombuffer(body, dtype=self._layout.dtypes[shard])
-        if not is_finite(values):
+        found, finite = inspect(values)
+        _check_seal(found, seal, origin)
+        if not finite:
             raise Rejected(Reason.NOT_FINITE, f"NaN or infinity in shard {shard}", origin)
         return values
 
@@ -217,13 +225,12 @@ _KINDS: dict[type, int] = {
 _BARE: dict[int, type[Hello] | type[Fence] | type[Bye]] = {_HELLO: Hello, _FENCE: Fence, _BYE: Bye}
 
 
-def _sealed(fields: list[Any], values: memoryview | None = None) -> list[Buffer]:
-    header = msgpack.packb(fields)
-    seal = xxhash.xxh3_64(header)
-    if values is None:
-        return [header + seal.digest()]
-    seal.update(values)
-    return [header + seal.digest(), values]
+def _sealed(fields: list[Any], body: memoryview | None = None, seal: int | None = None) -> list[Buffer]:
+    header: bytes = msgpack.packb(fields)
+    if body is None:
+        return [header + xxhash.xxh3_64_digest(header)]
+    header += (xxhash.xxh3_64_intdigest(body) if seal is None else seal).to_bytes(_CHECKSUM, "big")
+    return [header + xxhash.xxh3_64_digest(header), body]
 
 
 def _opened(frames: Sequence[Buffer]) -> tuple[memoryview, memoryview | None]:
@@ -232,9 +239,9 @@ def _opened(frames: Sequence[Buffer]) -> tuple[memoryview, memoryview | None]:
     first = memoryview(frames[0])
     if len(first) > HEADER_LIMIT:
         raise Rejected(Reason.OVERSIZED, f"a header of {len(first)} bytes; the limit is {HEADER_LIMIT}")
-    if len(first) <= _CHECKSUM:
+    if len(first) <= _CHECKSUM * len(frames):
         raise Rejected(Reason.TRUNCATED, f"a header of {len(first)} bytes")
-    return first[:-_CHECKSUM], memoryview(frames[1]) if len(frames) == 2 else None
+    return first[: -_CHECKSUM * len(frames)], memoryview(frames[1]) if len(frames) == 2 else None
 
 
 def _unpacked(header: memoryview) -> list[Any]:
@@ -256,19 +263,24 @@ def _unpacked(header: memoryview) -> list[Any]:
     return fields
 
 
-def _check_seal(frame: Buffer, header: memoryview, body: memoryview | None) -> None:
-    seal = xxhash.xxh3_64(header)
-    if body is not None:
-        seal.update(body)
-    if seal.digest() != bytes(memoryview(frame)[-_CHECKSUM:]):
-        raise Rejected(Reason.CHECKSUM, "the checksum does not fit the bytes")
+def _check_header(frame: memoryview, header: memoryview) -> int:
+    """Return the checksum of the body, if there is one, as the header has it."""
+    if xxhash.xxh3_64_digest(frame[:-_CHECKSUM]) != frame[-_CHECKSUM:]:
+        raise Rejected(Reason.CHECKSUM, "the checksum does not fit the header")
+    return int.from_bytes(frame[len(header) : -_CHECKSUM], "big")
 
 
-def _news(origin: int, body: memoryview | None) -> bytes:
+def _check_seal(found: int, expected: int, origin: int) -> None:
+    if found != expected:
+        raise Rejected(Reason.CHECKSUM, "the checksum does not fit the bytes", origin)
+
+
+def _news(origin: int, body: memoryview | None, seal: int) -> bytes:
     if body is None:
         raise Rejected(Reason.TRUNCATED, "news without a body", origin)
     if len(body) > NEWS_LIMIT:
         raise Rejected(Reason.OVERSIZED, f"news of {len(body)} bytes; the limit is {NEWS_LIMIT}", origin)
+    _check_seal(xxhash.xxh3_64_intdigest(body), seal, origin)
     return bytes(body)
 
 

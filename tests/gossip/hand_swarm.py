@@ -47,8 +47,9 @@ def sealed(fields: object, body: bytes | None = None) -> list[bytes]:
 
 
 def sealed_bytes(header: bytes, body: bytes | None = None) -> list[bytes]:
-    seal = xxhash.xxh3_64_digest(header + (body or b""))
-    return [header + seal] if body is None else [header + seal, body]
+    header += b"" if body is None else xxhash.xxh3_64_digest(body)
+    frame = header + xxhash.xxh3_64_digest(header)
+    return [frame] if body is None else [frame, body]
 
 
 def only(effects: Sequence[Effect], kind: type) -> list:

@@ -1,0 +1,51 @@
+"""Memory that is used again: for the copies of shards that parcels carry.
+
+Fresh memory costs more to page in than the copy into it. But memory that somebody still reads must not be used again,
+and readers are many: the outbox, a transport that has not sent it yet, a fault injector that holds it back, the inbox
+after a parcel was taken back, whoever listens to effects. So nobody says that they are done. What is handed out is an
+array over the memory; every view, slice and buffer of it refers to that array, ZeroMQ's included; and when the
+last of them is gone, wherever and in whichever thread, the memory comes back.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from gossip.blocks import Values
+
+__all__ = ["Pool"]
+
+_Memory = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Pool:
+    """Hands out arrays and has their memory back when nobody refers to them any more."""
+
+    def __init__(self, limit: int) -> None:
+        """Keep at most ``limit`` bytes that are not in use; what comes back beyond that is given up."""
+        self._limit = limit
+        #: By size. Appending and popping are atomic: memory comes back in any thread.
+        self._free: dict[int, list[_Memory]] = {}
+
+    @property
+    def free_bytes(self) -> int:
+        """How much is kept for later."""
+        return sum(size * len(free) for size, free in list(self._free.items()))
+
+    def take(self, size: int, dtype: np.dtype[Any]) -> Values:
+        """Return an array of so many numbers, of any value."""
+        nbytes = size * dtype.itemsize
+        free = self._free.setdefault(nbytes, [])
+        # The latest to come back is the likeliest to be in the cache still.
+        memory = free.pop() if free else np.empty(nbytes, np.uint8)
+        # By way of a memoryview: a view of an array refers to the array that owns the memory, past those in between.
+        array: Values = np.frombuffer(memoryview(memory), dtype)
+        weakref.finalize(array, self._come_back, memory).atexit = False
+        return array
+
+    def _come_back(self, memory: _Memory) -> None:
+        if self.free_bytes + memory.nbytes <= self._limit:
+            self._free[memory.nbytes].append(memory)

@@ -1,0 +1,100 @@
+"""What is to be launched: which peers, on which hosts, told what. Made and checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gossip.process_environment import ENVIRONMENT
+from launch.host import PeerProcess
+from launch.hostfile import HostLine
+
+__all__ = ["Plan", "Seat"]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where a rank runs."""
+
+    rank: int
+    local_rank: int
+    host: HostLine
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A launch, in full."""
+
+    #: The user's program and its arguments.
+    command: tuple[str, ...]
+    seats: tuple[Seat, ...]
+    #: What all peers are told; the fields of `peers.setup.Setup` that are the same for all.
+    common: Mapping[str, Any]
+    run_dir: Path
+    #: How often a local peer that died is started again.
+    restarts: int = 0
+    #: Whether peers are on several machines, and so need keys, or are told to do without.
+    spread: bool = False
+    insecure: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def world_size(self) -> int:
+        """How many peers there are."""
+        return len(self.seats)
+
+    def process(self, seat: Seat, extra: Mapping[str, Any]) -> PeerProcess:
+        """Return what is to be started for a rank; ``extra`` is what only this peer is told."""
+        on_host = sum(1 for other in self.seats if other.host == seat.host)
+        setup: dict[str, Any] = {
+            **self.common,
+            "rank": seat.rank,
+            "world_size": self.world_size,
+            "local_rank": seat.local_rank,
+            "run_dir": str(self.run_dir),
+            "insecure": self.insecure,
+            **extra,
+        }
+        if self.spread:
+            host = seat.host.advertise or seat.host.host
+            setup.setdefault("bind", "[::]:0" if ":" in host else "0.0.0.0:0")
+            setup["advertise"] = host
+        return PeerProcess(
+            seat.rank,
+            self.command,
+            setup,
+            str(self.run_dir / f"rank-{seat.rank}" / "log.txt"),
+            {**_threads(on_host), **ENVIRONMENT, "PYTHONUNBUFFERED": "1", **self.environment},
+        )
+
+    def lines(self) -> list[str]:
+        """Return the plan for people to read."""
+        lines = [f"{self.world_size} peers run: {shlex.join(self.command)}", f"run directory: {self.run_dir}"]
+        lines += [f"{name}: {value}" for name, value in sorted(self.common.items()) if value not in ("", (), [], None)]
+        lines += [f"rank {seat.rank}: {seat.host}, local rank {seat.local_rank}" for seat in self.seats]
+        if self.restarts:
+            lines.append(f"a peer that dies is started again, up to {self.restarts} times")
+        if self.spread:
+            lines.append("without encryption" if self.insecure else "encrypted, with a new key for each peer")
+        return lines
+
+
+def _threads(peers: int) -> dict[str, str]:
+    """Share the cores among the peers of a machine: with as many threads each as there are cores all would be slow."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return {}
+    return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // peers))}
+
+
+def program(script: str, arguments: Sequence[str], module: bool) -> tuple[str, ...]:
+    """Return the command that runs a user's script, module or executable."""
+    if module:
+        return (sys.executable, "-m", script, *arguments)
+    if script.endswith(".py"):
+        return (sys.executable, script, *arguments)
+    return (script, *arguments)
