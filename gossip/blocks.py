@@ -25,7 +25,7 @@ Values = npt.NDArray[Any]
 BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 _WIDE = np.dtype(np.float32)
 
-#: Three blocks, which is what blending needs, are to fit into a second-level cache of 1 MiB. With smaller ones the calls
+#: Three blocks, which is what blending needs, are to fit into a second-level cache of 1 MiB. With smaller ones calls
 #: cost more than the cache saves.
 BLOCK_BYTES = 256 << 10
 #: The bits of infinity in half precision, without its sign: every finite number is below, every NaN above.
@@ -62,7 +62,7 @@ def inspect(values: Values) -> Inspection:
     seal, finite = xxhash.xxh3_64(), True
     for part in _parts(values):
         block = values[part]
-        seal.update(block.view(np.uint8))
+        seal.update(block.view(np.uint8).data)
         finite = finite and is_finite(block)
     return Inspection(seal.intdigest(), finite)
 
@@ -73,7 +73,7 @@ def copy(source: Values, target: Values) -> Inspection:
     for part in _parts(source):
         block = target[part]
         block[:] = source[part]
-        seal.update(block.view(np.uint8))
+        seal.update(block.view(np.uint8).data)
         finite = finite and is_finite(block)
     return Inspection(seal.intdigest(), finite)
 

@@ -112,12 +112,17 @@ class Core:
         if now is not None:
             self._waiting.step_began(now)
         self._backoff = Backoff()
-        self._resend = Resend(settings.resend_first, settings.resend_ceiling)
+        self._resend = Resend(settings.resend_first, settings.resend_floor, settings.resend_ceiling)
         #: Types and addresses only: a frame kept here would keep its memory.
         self._history: deque[tuple[float, type, Sequence[Address | type]]] = deque(maxlen=64)
         #: Carries out each effect as it arises, so that the first parcel leaves before the second is copied. It must
         #: not call back. Without one, `handle` returns them.
         self.sink: Callable[[Effect], None] | None = None
+        #: How many shards take their turns in one call of `handle`; 0: all whose turn it is. With few, what has arrived
+        #: is merged and answered in between, while it is in the cache, and less memory is on its way at a time.
+        self.at_once = 0
+        self._turns_left = 0
+        self._turns_due_at = 0.0
         self._effects: list[Effect] = []
         self._kinds: list[type] = []
         self._new_life()
@@ -139,6 +144,7 @@ class Core:
             case events.Received(frames):
                 self._receive(frames, now)
             case events.Tick():
+                self._take_turns(now)
                 self._send_again(now)
             case events.PeerDied(address) | events.PeerLeft(address):
                 self._declare_dead(address, now)
@@ -166,7 +172,7 @@ class Core:
         self._hand_over(now)
         if self._open and not self._resting:
             self._waiting.expire(now)
-            if not self._waiting:
+            if not self._waiting and not self._turns_left:
                 self._open = False
                 self._waiting.step_began(now)
                 self._emit(events.Proceed(self.step))
@@ -182,7 +188,8 @@ class Core:
     def deadline(self) -> float | None:
         """When a `Tick` is due, if nothing else happens before; None: never."""
         news = self._rumours.due_at if self._open else None
-        moments = (self.outbox.resend_at, self._waiting.deadline, self._handover.deadline, news)
+        turns = self._turns_due_at if self._turns_left else None
+        moments = (turns, self.outbox.resend_at, self._waiting.deadline, self._handover.deadline, news)
         return min([moment for moment in moments if moment is not None], default=None)
 
     # The step
@@ -196,11 +203,18 @@ class Core:
         self._merge_all(now)
         if self.step % self.policy.every:
             return
-        shards = self.mass.layout.shards
-        for offset in range(self._per_step):
-            self._take_turn((self._next_shard + offset) % shards, now)
-        self._next_shard = (self._next_shard + self._per_step) % shards
-        self._tell(now)
+        self._turns_left = self._per_step
+        self._turns_due_at = now
+        self._take_turns(now)
+
+    def _take_turns(self, now: float) -> None:
+        """Let the next shards take their turns, as many as go at once; the rest are due at once, with a `Tick`."""
+        for _ in range(min(self._turns_left, self.at_once or self._turns_left)):
+            self._turns_left -= 1
+            shard, self._next_shard = self._next_shard, (self._next_shard + 1) % self.mass.layout.shards
+            self._take_turn(shard, now)
+            if not self._turns_left:
+                self._tell(now)
 
     def _rest(self, now: float) -> None:
         if self._open:
@@ -421,6 +435,7 @@ class Core:
         if entry is None:
             return
         self._resend.answered(origin.rank, entry.attempts, now - entry.sent_at)
+        self.outbox.put_off(origin, sequence, now + self._resend.after(origin.rank))
         self._backoff.accepted(origin.rank, entry.parcel.shard)
         self._emit(events.Released(entry.parcel))
 

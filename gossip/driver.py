@@ -55,7 +55,7 @@ class Driver:
             clock: monotonic seconds.
         """
         self._core = core
-        core.sink = self._carry_out
+        core.sink, core.at_once = self._carry_out, 1
         self._transport = transport
         self._listen = listen
         self._clock = clock
@@ -142,7 +142,7 @@ class Driver:
             self._thread.join()
         else:
             self._transport.close()
-        self._core.sink = None
+        self._core.sink, self._core.at_once = None, 0
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -104,6 +104,18 @@ class Outbox:
         link.nbytes -= entry.parcel.values.nbytes
         return entry
 
+    def put_off(self, destination: Address, sequence: int, until: float) -> None:
+        """Send nothing again before ``until`` that was sent after this one, which was answered just now.
+
+        A link carries parcels one after the other, so those behind have only now come to the front. Those before it are
+        not put off: were they not lost, they would have been answered.
+        """
+        link = self._links.get(destination.rank)
+        if link is not None and link.address == destination:
+            for later, entry in link.entries.items():
+                if later > sequence:
+                    entry.resend_at = max(entry.resend_at, until)
+
     def remove_all(self, rank: int) -> list[Parcel]:
         """Take out everything that was sent to a neighbour, in whatever incarnation."""
         link = self._links.pop(rank, None)

@@ -42,7 +42,7 @@ class Pool:
         # The latest to come back is the likeliest to be in the cache still.
         memory = free.pop() if free else np.empty(nbytes, np.uint8)
         # By way of a memoryview: a view of an array refers to the array that owns the memory, past those in between.
-        array: Values = np.frombuffer(memoryview(memory), dtype)
+        array: Values = np.frombuffer(memory.data, dtype)
         weakref.finalize(array, self._come_back, memory).atexit = False
         return array
 

@@ -6,8 +6,6 @@ from gossip.arrivals import Estimate
 
 __all__ = ["Resend"]
 
-#: No parcel is sent again sooner than this, whatever the round trips.
-_LEAST = 0.01
 #: Doublings after which any ceiling is reached.
 _DOUBLINGS = 30
 
@@ -19,8 +17,9 @@ class Resend:
     the next parcel is given as long as this one took, until one is answered at the first attempt.
     """
 
-    def __init__(self, first: float, ceiling: float) -> None:
+    def __init__(self, first: float, floor: float, ceiling: float) -> None:
         self._first = first
+        self._floor = floor
         self._ceiling = ceiling
         self._round_trips: dict[int, Estimate] = {}
         #: By rank, how often the last parcel had to be sent, while that says more than the round trips do.
@@ -29,7 +28,7 @@ class Resend:
     def after(self, rank: int, attempts: int | None = None) -> float:
         """Return how long to wait for an answer after so many attempts; None: after the first of a new parcel."""
         estimate = self._round_trips.get(rank)
-        first = self._first if estimate is None else max(_LEAST, estimate.deadline(self._ceiling))
+        first = self._first if estimate is None else max(self._floor, estimate.deadline(self._ceiling))
         doublings = (self._attempts.get(rank, 1) if attempts is None else attempts) - 1
         return min(self._ceiling, first * 2.0 ** min(doublings, _DOUBLINGS))
 

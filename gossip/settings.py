@@ -35,6 +35,9 @@ class Settings:
     #: Seconds after which an unanswered parcel is sent again, at first and at most. Learned in between.
     resend_first: float = 0.5
     resend_ceiling: float = 2.0
+    #: Seconds before which nothing is sent again, however short the round trips are. It stands for what they do not
+    #: show: a receiver that waits for a core. TCP's is 0.2 as well. A lost parcel is rare, its mass waits so long.
+    resend_floor: float = 0.2
     #: The least weight that a peer keeps when it pushes, where the average peer holds 1. Together with the cap it
     #: keeps every weight within a factor of 3 of the mean, so that no peer becomes a sink of mass nor trains
     #: without any. Closer to 1 means less mixing, further away more noise in z. With a floor of 0 the schedule's
@@ -53,7 +56,7 @@ class Settings:
                 "the average weight is 1, so weight_floor is below and weight_cap above: "
                 f"not {self.weight_floor} and {self.weight_cap}"
             )
-        for name in ("wait_ceiling", "wait_floor", "patience", "neighbour_bytes", "inbox_bytes"):
+        for name in ("wait_ceiling", "wait_floor", "patience", "resend_floor", "neighbour_bytes", "inbox_bytes"):
             if not getattr(self, name) >= 0:
                 raise SettingsError(f"{name} is not negative: {getattr(self, name)}")
         if not 0 < self.resend_first <= self.resend_ceiling:

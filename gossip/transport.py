@@ -23,7 +23,7 @@ import math
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import zmq
@@ -86,6 +86,9 @@ def new_keys() -> KeyPair:
 class _Outlet:
     """The two ways to one peer."""
 
+    #: To ask all trackers takes a while, so it is done for so many at a time.
+    _MANY: ClassVar = 256
+
     parcels: zmq.Socket[bytes]
     words: zmq.Socket[bytes]
     #: Payloads that ZeroMQ may still hold, by where they are. Until the tracker says that one has left nothing else
@@ -93,9 +96,15 @@ class _Outlet:
     leaving: dict[int, zmq.MessageTracker] = field(default_factory=dict)
 
     def holds(self, payload: Buffer) -> bool:
-        """Whether the payload has not left yet; forget those that have."""
-        self.leaving = {place: tracker for place, tracker in self.leaving.items() if not tracker.done}
-        return _identity(payload) in self.leaving
+        """Whether the payload has not left yet."""
+        tracker = self.leaving.get(_identity(payload))
+        return tracker is not None and not tracker.done
+
+    def keep(self, payload: Buffer, tracker: zmq.MessageTracker) -> None:
+        """Remember that the payload leaves; now and then, forget those that have left."""
+        if len(self.leaving) >= self._MANY:
+            self.leaving = {place: one for place, one in self.leaving.items() if not one.done}
+        self.leaving[_identity(payload)] = tracker
 
 
 class ZmqTransport:
@@ -224,7 +233,7 @@ class ZmqTransport:
         except zmq.Again:
             return False
         if tracker is not None:
-            outlet.leaving[_identity(frames[-1])] = tracker
+            outlet.keep(frames[-1], tracker)
         return True
 
     def receive(self) -> Sequence[Buffer] | None:

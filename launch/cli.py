@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
 from gossip.version import __version__
-from launch import keygen_command, launch_command, simulate_command, topologies_command
+from launch import keygen_command, launch_command, report_command, simulate_command, topologies_command
 from launch.errors import CommandError, user_errors
 
 __all__ = ["COMMANDS", "guarded", "main"]
@@ -34,7 +34,7 @@ class Command(Protocol):
 
 
 #: The subcommands, in the order in which the help lists them.
-COMMANDS: tuple[Command, ...] = (launch_command, topologies_command, simulate_command, keygen_command)
+COMMANDS: tuple[Command, ...] = (launch_command, report_command, topologies_command, simulate_command, keygen_command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -200,8 +200,8 @@ class Controller:
     def _restart(self, peer: _Peer) -> None:
         assert peer.card is not None
         # At its old address, where the others look for it.
-        address = peer.card[1].rpartition(":")[2]
-        bind = f"0.0.0.0:{address}" if self._plan.spread else peer.card[1]
+        port = int(peer.card[1].rpartition(":")[2])
+        bind = self._plan.bind(peer.seat, port) if self._plan.spread else peer.card[1]
         self._start(
             peer,
             bind=bind,

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-__all__ = ["Emit", "Host", "LocalHost", "PeerProcess"]
+__all__ = ["Emit", "Host", "LocalHost", "PeerProcess", "threads"]
 
 #: Is called, in any thread, with what happens to a rank: a card, a status, a line of its output, its exit.
 Emit = Callable[[int, dict[str, Any]], None]
@@ -50,6 +50,13 @@ class PeerProcess:
     def decode(cls, fields: Mapping[str, Any]) -> PeerProcess:
         """Read what `encode` returned."""
         return cls(**fields)
+
+
+def threads(peers: int) -> dict[str, str]:
+    """Share the cores among the peers of a machine: with as many threads each as there are cores all would be slow."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return {}
+    return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // peers))}
 
 
 class Host(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,15 @@ def launch(options: Options, *, dry_run: bool = False) -> int:
         for line in plan.lines():
             console.print(line, soft_wrap=True)
         return 0
+    if plan.spread:
+        from launch.ssh import addressed
+
+        known = addressed(list(dict.fromkeys(seat.host for seat in plan.seats)))
+        plan = replace(plan, seats=tuple(replace(seat, host=known[seat.host]) for seat in plan.seats))
+    display = Display(console, plan.world_size, quiet=options.quiet)
+    controller = Controller(plan, lambda emit: _hosts(plan, emit), faults, display)
     _write_config(plan, options)
-    with Display(console, plan.world_size, quiet=options.quiet) as display:
-        controller = Controller(plan, lambda emit: _hosts(plan, emit), faults, display)
+    with display:
         code = controller.run()
     console.print(f"gossip: {_verdict(controller.results())}; see {plan.run_dir}, or gossip report {plan.run_dir}")
     return code
@@ -49,6 +55,10 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     presets.preset(options.preset or "lan")
     faults = parse_faults(options.fault, n, seed=options.seed)
     parse_stragglers(options.straggler, n)
+    if options.tensorboard and any(seat.host.is_local for seat in seats):
+        from peers.tensorboard import check_tensorboard  # here, for it imports torch
+
+        check_tensorboard()
     run_dir = Path(options.run_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     if options.resume and not options.run_dir:
         raise CommandError("--resume needs --run-dir: which run is to go on?")
@@ -65,6 +75,7 @@ def planned(options: Options) -> tuple[Plan, Faults]:
         "device": options.device,
         "share": options.share,
         "checkpoint_every": options.checkpoint_every,
+        "tensorboard": options.tensorboard,
         "resume": options.resume,
         "start_timeout": options.start_timeout,
         "stragglers": list(options.straggler),
@@ -93,24 +104,21 @@ def _hosts_of(options: Options) -> list[HostLine]:
 
 
 def _seats(hosts: list[HostLine]) -> tuple[Seat, ...]:
-    places = [(host, local_rank) for host in hosts for local_rank in range(host.slots)]
+    places = [(host, local_rank) for host in hosts for local_rank in host.local_ranks]
     return tuple(Seat(rank, local_rank, host) for rank, (host, local_rank) in enumerate(places))
 
 
 def _hosts(plan: Plan, emit: Emit) -> Mapping[int, Host]:
-    hosts: dict[HostLine, Host] = {}
-    for seat in plan.seats:
-        if seat.host not in hosts:
-            hosts[seat.host] = _host(seat.host, emit)
+    """Return the host of each rank; other machines are connected to, and asked whether they can take part."""
+    lines = list(dict.fromkeys(seat.host for seat in plan.seats))
+    hosts: dict[HostLine, Host] = {line: LocalHost(emit, line.host) for line in lines if line.is_local}
+    if plan.spread:
+        from launch.remote import connected
+
+        seconds = plan.common["start_timeout"]
+        away = [line for line in lines if not line.is_local]
+        hosts |= connected(emit, away, plan.command, plan.run_dir, seconds=seconds)
     return {seat.rank: hosts[seat.host] for seat in plan.seats}
-
-
-def _host(line: HostLine, emit: Emit) -> Host:
-    if line.is_local:
-        return LocalHost(emit, line.host)
-    from launch.remote import RemoteHost
-
-    return RemoteHost(emit, line)
 
 
 def _write_config(plan: Plan, options: Options) -> None:

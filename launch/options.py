@@ -34,6 +34,7 @@ class Options:
     seed: int = 0
     run_dir: str = ""
     checkpoint_every: int = 0
+    tensorboard: bool = False
     resume: bool = False
     restart: int = 0
     start_timeout: float = 60.0
@@ -51,6 +52,8 @@ def gathered(args: argparse.Namespace) -> Options:
         value = getattr(args, one.name, None)
         if value is not None and value != []:
             told[one.name] = str(value) if isinstance(value, Path) else value
+    if "script" not in told:
+        raise CommandError("which script? Say it behind the options, or as script in a --config file")
     for name in ("arguments", "straggler", "fault"):
         told[name] = tuple(told.get(name, ()))
     return Options(**told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gossip.process_environment import ENVIRONMENT
-from launch.host import PeerProcess
+from launch.host import PeerProcess, threads
 from launch.hostfile import HostLine
 
 __all__ = ["Plan", "Seat"]
@@ -61,16 +60,24 @@ class Plan:
             **extra,
         }
         if self.spread:
-            host = seat.host.advertise or seat.host.host
-            setup.setdefault("bind", "[::]:0" if ":" in host else "0.0.0.0:0")
-            setup["advertise"] = host
+            setup.setdefault("bind", self.bind(seat))
+            setup["advertise"] = seat.host.advertise or seat.host.host
         return PeerProcess(
             seat.rank,
             self.command,
             setup,
             str(self.run_dir / f"rank-{seat.rank}" / "log.txt"),
-            {**_threads(on_host), **ENVIRONMENT, "PYTHONUNBUFFERED": "1", **self.environment},
+            {
+                **(threads(on_host) if seat.host.is_local else {}),
+                **ENVIRONMENT,
+                "PYTHONUNBUFFERED": "1",
+                **self.environment,
+            },
         )
+
+    def bind(self, seat: Seat, port: int = 0) -> str:
+        """Return where a peer listens that others reach from elsewhere; port 0 is any free one."""
+        return f"{'[::]' if ':' in (seat.host.advertise or seat.host.host) else '0.0.0.0'}:{port}"  # noqa: S104
 
     def lines(self) -> list[str]:
         """Return the plan for people to read."""
@@ -82,13 +89,6 @@ class Plan:
         if self.spread:
             lines.append("without encryption" if self.insecure else "encrypted, with a new key for each peer")
         return lines
-
-
-def _threads(peers: int) -> dict[str, str]:
-    """Share the cores among the peers of a machine: with as many threads each as there are cores all would be slow."""
-    if "OMP_NUM_THREADS" in os.environ:
-        return {}
-    return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // peers))}
 
 
 def program(script: str, arguments: Sequence[str], module: bool) -> tuple[str, ...]:

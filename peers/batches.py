@@ -108,22 +108,18 @@ class Batches:
         self._ahead = ahead
         self.progress.release()
         self._generator.manual_seed(draw(self._seed, self._rank, self.samples) >> 1)
-        try:
+        self._consumed()
+        for batch in self._loader:
+            place = ahead.popleft()
+            # Loaded ahead, and in the meantime somebody else was done with it.
+            if self.progress.done(place.epoch, place.chunk):
+                continue
+            self._place = place
+            self.samples += len(self._positions(self.progress.span(place.chunk)[place.handed - 1]))
+            yield batch if self._device is None else to_device(batch, self._device, self._pinned)
+            if loop != self._loop:
+                raise RuntimeError("a second loop over these batches has begun: this one is over")
             self._consumed()
-            for batch in self._loader:
-                place = ahead.popleft()
-                # Loaded ahead, and in the meantime somebody else was done with it.
-                if self.progress.done(place.epoch, place.chunk):
-                    continue
-                self._place = place
-                self.samples += len(self._positions(self.progress.span(place.chunk)[place.handed - 1]))
-                yield batch if self._device is None else to_device(batch, self._device, self._pinned)
-                if loop != self._loop:
-                    raise RuntimeError("a second loop over these batches has begun: this one is over")
-                self._consumed()
-        finally:
-            if loop == self._loop:
-                self.progress.release()
 
     def state(self) -> bytes:
         """Return where this peer is, for a checkpoint: after the step on the batch that was handed out last."""

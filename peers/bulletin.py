@@ -17,7 +17,11 @@ from gossip.wire import NEWS_LIMIT
 
 __all__ = ["Agreement", "Bulletin", "RollCall", "Topic"]
 
+Levels = dict[str, dict[int, int]]
+
 _TOPICS_LIMIT = 64
+#: What everybody merges and sends on must not outgrow the news; some 400 ranks fit, and leave room for the data.
+_ROLL_LIMIT = 7 << 10
 
 
 class Topic(Protocol):
@@ -34,12 +38,14 @@ class RollCall:
     """How far each rank has come in what all do once, or again and again: levels that only grow."""
 
     def __init__(self) -> None:
-        self._levels: dict[str, dict[int, int]] = {}
+        self._levels: Levels = {}
+        #: The trainer notes what this peer does, and the gossip thread what it hears.
+        self._lock = threading.Lock()
 
     def reach(self, what: str, rank: int, level: int = 1) -> None:
         """Note that a rank has come to a level, unless it is known to be further."""
-        known = self._levels.get(what, {})
-        self._levels = {**self._levels, what: {**known, rank: max(level, known.get(rank, 0))}}
+        with self._lock:
+            self._levels = _higher(self._levels, {what: {rank: level}})
 
     def ranks(self, what: str, level: int = 1) -> set[int]:
         """Return who has come to a level, as far as is known."""
@@ -56,16 +62,18 @@ class RollCall:
 
     def merge(self, data: bytes) -> bool:
         """Take in what another knows."""
-        before = self._levels
         heard = _unpacked(data)
         for levels in heard.values():
             if not isinstance(levels, dict) or not all(_is_count(one) for pair in levels.items() for one in pair):
                 raise ValueError("a roll call is made of ranks and levels")
-        for what, levels in heard.items():
-            for rank, level in levels.items():
-                if level > self._levels.get(what, {}).get(rank, 0):
-                    self.reach(what, rank, level)
-        return self._levels is not before
+        with self._lock:
+            merged = _higher(self._levels, heard)
+            if merged == self._levels:
+                return False
+            if len(msgpack.packb(merged)) > _ROLL_LIMIT:
+                raise ValueError(f"a roll call of more than {_ROLL_LIMIT} bytes")
+            self._levels = merged
+        return True
 
 
 class Agreement:
@@ -129,16 +137,18 @@ class Bulletin:
             for name, data in heard.items():
                 if name in self._topics:
                     grown |= self._merge(name, data)
-                elif len(self._early) < _TOPICS_LIMIT:
+                else:
                     self._early[name] = data
+                    if len(self._early) > _TOPICS_LIMIT:
+                        del self._early[next(iter(self._early))]
             self._changed.notify_all()
         if grown:
             self.tell()
 
-    def heard_of(self, name: str) -> bool:
-        """Whether anybody has spoken of a topic that this peer has not come to."""
+    def early(self) -> set[str]:
+        """Return the topics that others have spoken of and this peer does not take part in."""
         with self._changed:
-            return name in self._early
+            return set(self._early)
 
     def remove(self, name: str) -> None:
         """Speak of a topic no more."""
@@ -171,6 +181,16 @@ def _unpacked(data: bytes) -> dict[str, Any]:
     if not isinstance(heard, dict) or len(heard) > _TOPICS_LIMIT or not all(isinstance(name, str) for name in heard):
         raise ValueError("not a map of a few names")
     return heard
+
+
+def _higher(one: Levels, other: Levels) -> Levels:
+    """Return the higher level of each rank."""
+    merged = {what: dict(levels) for what, levels in one.items()}
+    for what, levels in other.items():
+        known = merged.setdefault(what, {})
+        for rank, level in levels.items():
+            known[rank] = max(level, known.get(rank, 0))
+    return merged
 
 
 def _is_count(value: object) -> bool:

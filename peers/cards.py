@@ -11,6 +11,7 @@ import os
 import select
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -83,9 +84,12 @@ class StoreTable:
     def __init__(self, rank: int, world_size: int, environment: Mapping[str, str], timeout: float) -> None:
         missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
         if missing:
-            raise SettingsError(f"{' and '.join(missing)} must be set, so that the peers find each other")
+            raise SettingsError(
+                f"there are {world_size} peers, but {' and '.join(missing)} must be set for them to find each other: "
+                "to a host and a free port of it. Or list all hosts, or start with torchrun or gossip launch"
+            )
         master = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
-        # torchrun serves the store itself; elsewhere the first rank does, until its process ends.
+        # torchrun serves the store itself; elsewhere the first rank does, until all have read the cards.
         serves = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         restart = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
         try:
@@ -101,6 +105,7 @@ class StoreTable:
             raise RendezvousError(f"rank {rank} found no store at {master}: {str(error).splitlines()[0]}") from error
         self._store = PrefixStore(f"gossip/{restart}", store)
         self._master = master
+        self._serves = serves
         self._world_size = world_size
 
     def exchange(self, card: Card) -> dict[int, Card]:
@@ -112,6 +117,11 @@ class StoreTable:
                 cards[rank] = Card.decode(json.loads(self._store.get(f"card/{rank}")))
             except RuntimeError as error:
                 raise RendezvousError(f"rank {rank} did not come to the store at {self._master}") from error
+        self._store.set(f"read/{card.rank}", "")
+        if self._serves:
+            # The store goes with this object. Who is gone by now does not read any more either.
+            with suppress(RuntimeError):
+                self._store.wait([f"read/{rank}" for rank in range(self._world_size)])
         return cards
 
 

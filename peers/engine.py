@@ -34,6 +34,8 @@ _TURNS_AHEAD = 64
 _GLANCE = 0.2
 #: A mixing round in which nothing came is followed by a pause.
 _PAUSE = 0.005
+#: Seconds for which who has another model goes on telling, so that the others hear it as well.
+_LAST_WORDS = 1.5
 
 
 class StartError(RendezvousError):
@@ -125,13 +127,14 @@ class Engine:
         self._replica.lend()
         self.driver.rest()
         self.bulletin.add("model", self._model)
+        # At once, so that nobody hears that this peer is here and not yet that it has a state.
+        if has_state:
+            self.roll.reach("state", self._setup.rank)
+        self.roll.reach("here", self._setup.rank)
         self.bulletin.add("roll", self.roll)
-        if not has_state:
-            donors = self._newcomers_donors() if self._setup.incarnation else self._founders_donors()
-            has_state = not donors
-        adopted = None if has_state else self._adopt(donors)
+        donors = self._newcomers_donors() if self._setup.incarnation else self._founders_donors()
+        adopted = None if has_state or not donors else self._adopt(donors)
         self.driver.post(events.Donate(annex if adopted is None else adopted))
-        self._reach("here")
         self._reach("state")
         if not self._setup.incarnation:
             self._wait(lambda: self.roll.ranks("state") >= self.roll.ranks("here"), self._setup.start_timeout)
@@ -142,7 +145,6 @@ class Engine:
     def _founders_donors(self) -> list[int]:
         """Wait for the others, and return whom to ask for the state: nobody, if this peer's is the one that counts."""
         everybody = set(self.core.view.members)
-        self._reach("here")
         self._wait(lambda: self.roll.ranks("here") >= everybody, self._setup.start_timeout)
         here = self.roll.ranks("here")
         missing = sorted(everybody - here)
@@ -180,6 +182,7 @@ class Engine:
             if time.monotonic() > deadline:
                 return False
         if self._model.conflict is not None:
+            self.bulletin.wait_for(lambda: False, _LAST_WORDS)
             raise StartError(
                 f"rank {self._setup.rank} has another model than some other peer: names, shapes, kinds of number and "
                 "frozen parameters must be the same everywhere"
@@ -196,7 +199,16 @@ class Engine:
     def stretch(self, shard: int) -> float:
         """Return the own mass with what is on its way of it, relative to the mass that is held."""
         weight = self.core.mass.weights[shard]
-        return (weight + self.core.outbox.weight(shard)) / weight if weight > 0 else math.inf
+        return (weight + self._untrained(shard)) / weight if weight > 0 else math.inf
+
+    def _untrained(self, shard: int) -> float:
+        """Return the weight on its way that nobody trains meanwhile."""
+        core = self.core
+        if core.policy.lag != 0 or not core.outbox.weight(shard):
+            return core.outbox.weight(shard)
+        # Whoever is synchronous waits for the last turn's parcel before it moves: only its answer is not here yet.
+        late = [entry.parcel for entry in list(core.outbox) if entry.parcel.turn < core.turns[shard] - 1]
+        return sum(parcel.weight for parcel in late if parcel.shard == shard)
 
     def merge(self) -> None:
         """Merge what has arrived, before the optimizer moves the values."""
@@ -214,8 +226,16 @@ class Engine:
 
     # Mixing without training
 
-    def consensus(self, tolerance: float, timeout: float) -> float:
-        """Mix until all agree within the tolerance; return the disagreement that was reached."""
+    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+        """Mix until all agree within the tolerance; return the disagreement that was reached.
+
+        Nobody leaves before all know that all agree, so that nobody is sent what another one trained since.
+
+        Args:
+            tolerance: the disagreement to reach.
+            timeout: seconds to mix at most.
+            on_agreed: is called when all agree: soon after, mass of those who train again may be merged.
+        """
         core = self.core
         if len(core.view.members) == 1:
             return 0.0
@@ -226,6 +246,7 @@ class Engine:
         # After so many rounds everybody has mass of everybody, on any schedule that mixes well.
         rounds = 2 * len(core.view.members).bit_length()
         recent: list[float] = []
+        reached = math.inf
         core.measuring = True
         try:
             while True:
@@ -238,16 +259,28 @@ class Engine:
                 live = set(core.view.members)
                 if not self.roll.ranks("mixing", mixing) >= live:
                     recent = []  # somebody still trains
-                elif len(recent) == rounds and max(recent) <= tolerance:
+                elif reached > tolerance and len(recent) == rounds and max(recent) <= tolerance:
+                    reached = max(recent)
                     self._reach("agreed", mixing)
-                if self.roll.ranks("agreed", mixing) >= live or len(live) == 1:
+                if self.roll.ranks("agreed", mixing) >= live and self._setup.rank not in self.roll.ranks(
+                    "known", mixing
+                ):
+                    if on_agreed is not None:
+                        on_agreed()
+                    self._reach("known", mixing)
+                if self.roll.ranks("known", mixing) >= live or len(live) == 1:
                     break
                 if time.monotonic() > deadline:
                     self._tell(f"no agreement within {tolerance:g} after {timeout:g} s of mixing")
                     break
         finally:
             core.measuring = False
-        return max(recent, default=math.inf) if len(core.view.members) > 1 else 0.0
+        for _ in range(rounds):  # who waits for this peer's word gets it, whatever it does next
+            self.driver.rest()
+            self.driver.resume()
+        if len(core.view.members) == 1:
+            return 0.0
+        return reached if reached <= tolerance else max(recent, default=math.inf)
 
     def close(self, flush: float) -> None:
         """Say goodbye and stop; parcels that nobody has answered get so many seconds for it."""

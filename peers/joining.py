@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from peers.injection import Boundary, disturbed
 from peers.peer import Peer
 from peers.records import Records
 from peers.setup import Setup, from_environment
+from peers.tensorboard import check_tensorboard
 
 __all__ = ["join"]
 
@@ -43,6 +45,8 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _told(channel) if channel is not None else from_environment(environment)
     setup = setup.changed(**arguments)
+    if setup.tensorboard:
+        check_tensorboard()
     stragglers = parse_stragglers(setup.stragglers, setup.world_size)
     faults = parse_faults(setup.faults, setup.world_size, seed=setup.seed)
     table, setup = _table(setup, channel)
@@ -58,7 +62,14 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         transport.close()
         raise
     disturbance, network = disturbed(transport, setup.rank, faults)
-    records = Records(setup.run_dir, setup.rank, _log.warning, append=setup.resume or setup.incarnation > 0)
+    records = Records(
+        setup.run_dir,
+        setup.rank,
+        _log.warning,
+        append=setup.resume or setup.incarnation > 0,
+        tensorboard=setup.tensorboard,
+    )
+    records.event(event="start", incarnation=setup.incarnation, host=socket.gethostname(), peers=setup.world_size)
 
     def tell(sentence: str) -> None:
         _log.warning("rank %d: %s", setup.rank, sentence)

@@ -33,6 +33,8 @@ _T = TypeVar("_T")
 _LOOPS_TOLD = 4
 #: Seconds between two reports to the launcher.
 _REPORT_EVERY = 0.25
+#: What a line of the metrics holds in any case.
+_METRICS = frozenset(["bytes_received", "bytes_sent", "seconds", "step", "wait_seconds", "weight"])
 #: Seconds that parcels have for being answered when a peer ends.
 _FLUSH = 2.0
 
@@ -95,7 +97,7 @@ class Peer:
         self._reported = 0.0
         self._began = self._boundary_at = time.monotonic()
         self._waited = 0.0
-        self._sent = self._received = 0
+        self._sent = self._received = self._sampled = 0
         self._closed = False
 
     def __enter__(self) -> Peer:
@@ -206,8 +208,10 @@ class Peer:
             weight=self.weight,
             bytes_sent=driver.bytes_sent - self._sent,
             bytes_received=driver.bytes_received - self._received,
+            samples=self.samples - self._sampled,
             **self._logged,
         )
+        self._sampled = self.samples
         self._sent, self._received = driver.bytes_sent, driver.bytes_received
         if now - self._reported >= _REPORT_EVERY:
             self._report(state="training", seconds=now - self._boundary_at)
@@ -248,14 +252,19 @@ class Peer:
         )
         self._loops.append(source)
         self._saving.restore_data(index, source)
-        # Whoever is in a later loop has seen the end of this one.
-        if any(engine.bulletin.heard_of(f"data-{later}") for later in range(index + 1, index + _LOOPS_TOLD)):
+        self._sampled = self.samples  # those of a checkpoint are in the lines of a former life
+        if self._is_over(index):
             return
         engine.bulletin.add(f"data-{index}", source.progress)
         engine.bulletin.remove(f"data-{index - _LOOPS_TOLD}")
-        yield from self._looped(source)
+        yield from self._looped(index, source)
 
-    def _looped(self, source: Batches) -> Iterator[Any]:
+    def _is_over(self, index: int) -> bool:
+        """Whether somebody is in a later loop over data, and so has seen the end of this one."""
+        numbers = [name.removeprefix("data-") for name in self._attached().bulletin.early()]
+        return any(number.isdecimal() and int(number) > index for number in numbers)
+
+    def _looped(self, index: int, source: Batches) -> Iterator[Any]:
         assert self._saving is not None
         self._saving.restore_random()
         self._loop_count += 1
@@ -264,6 +273,9 @@ class Peer:
                 yield batch
                 # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
                 self._saving.save_if_due(self._attached().core, self._loops)
+                # A newcomer may have begun before it heard where the others are.
+                if self._setup.incarnation and self._is_over(index):
+                    break
         finally:
             self._loop_count -= 1
 
@@ -279,8 +291,12 @@ class Peer:
         The disagreement is how far a neighbour's values lie from this peer's, relative to their length, at worst over
         shards and recent rounds. All peers are to call it; who has not come yet is waited for, within the timeout.
         """
+        return self._agree(tolerance, timeout)
+
+    def _agree(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+        engine = self._attached()
         self._report(state="mixing")
-        reached = self._attached().consensus(tolerance, timeout)
+        reached = engine.consensus(tolerance, timeout, on_agreed)
         self._records.event(event="consensus", step=self.step, disagreement=reached)
         self._report(state="training", disagreement=reached)
         self._boundary_at = time.monotonic()
@@ -296,18 +312,22 @@ class Peer:
         if replica is None:
             raise PeerError("attach a model first: peer.attach(model, optimizer)")
         own = function()
-        kept = [replica.shard(shard).clone() for shard in range(replica.layout.shards)]
-        self.consensus(tolerance, timeout)
-        average = function()
-        with torch.no_grad():
-            for shard, values in enumerate(kept):
-                replica.shard(shard).copy_(values)
-        return Evaluation(own, average)
+        kept = replica.values()
+        agreed: list[torch.Tensor] = []
+        try:
+            self._agree(tolerance, timeout, lambda: agreed.extend(replica.values()))
+            if agreed:
+                replica.restore(agreed)
+            return Evaluation(own, function())
+        finally:
+            replica.restore(kept)
 
     # Telling
 
     def log(self, **values: Any) -> None:
         """Note values, such as the loss, for this step's line in the metrics."""
+        if taken := sorted(_METRICS & values.keys()):
+            raise PeerError(f"{', '.join(taken)}: the peer itself notes what is called so; choose another name")
         self._logged.update(
             {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
         )
@@ -353,7 +373,7 @@ class Peer:
         self._records.summary(**self._summary(how))
         self._records.close()
         if self._channel is not None:
-            self._channel.tell(ended=how[:500])
+            self._channel.tell(ended=how[:300])  # a character may take 12 bytes
             self._channel.close()
 
     def _summary(self, how: str) -> dict[str, Any]:

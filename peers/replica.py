@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 import xxhash
 from safetensors.torch import load, save
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from gossip.errors import SettingsError
 from gossip.mass import BFLOAT16, SHARD_BYTES, Layout, Part, Values
@@ -74,6 +75,16 @@ class Replica:
         """Return a shard's values where the model has them, not a copy."""
         return self._shards[shard]
 
+    def values(self) -> list[torch.Tensor]:
+        """Return a copy of all values."""
+        return [shard.clone() for shard in self._shards]
+
+    def restore(self, values: Sequence[torch.Tensor]) -> None:
+        """Bring back what `values` returned."""
+        with torch.no_grad():
+            for shard, kept in zip(self._shards, values, strict=True):
+                shard.copy_(kept)
+
     def lend(self) -> None:
         """Bring the values to where the core reads them; nothing to do on the CPU."""
         self._transfer(self._flats, self._hosts)
@@ -114,6 +125,8 @@ def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]],
 
 
 def _check(name: str, tensor: torch.Tensor) -> None:
+    if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
+        raise SettingsError(f"{name} has no values yet: run a batch through a lazy module before attach")
     if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex():
         kind = "on the meta device" if tensor.is_meta else f"{tensor.layout} of {tensor.dtype}"
         raise SettingsError(f"{name} is {kind}; only plain dense tensors of real numbers can be mixed")

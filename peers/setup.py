@@ -46,6 +46,8 @@ class Setup:
     #: Save a checkpoint every so many steps, 0 for never, and keep so many of them.
     checkpoint_every: int = 0
     checkpoint_keep: int = 2
+    #: Write the figures of each step for TensorBoard too, into the run directory.
+    tensorboard: bool = False
     #: Continue from the newest checkpoint in the run directory, if there is one.
     resume: bool = False
     #: host:port to listen on, port 0 for any free one; and the host by which others reach this one.
@@ -80,6 +82,8 @@ class Setup:
             raise SettingsError("checkpoints come every 0 (never) or more steps, and at least one is kept")
         if (self.checkpoint_every or self.resume) and not self.run_dir:
             raise SettingsError("checkpoints need a place: say run_dir")
+        if self.tensorboard and not self.run_dir:
+            raise SettingsError("TensorBoard's files need a place: say run_dir")
 
     def changed(self, **arguments: Any) -> Setup:
         """Return the setup with arguments of the user's; None stands for no wish."""
@@ -104,19 +108,13 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
         rank, world_size, local_rank = (environment.get(name) for name in names)
         if rank is None or world_size is None:
             continue
-        setup = Setup(
+        return Setup(
             rank=_number(names[0], rank),
             world_size=_number(names[1], world_size),
             local_rank=_number(names[2], local_rank or "0"),
             environment=dict(environment),
         )
-        if setup.world_size > 1 and "MASTER_ADDR" not in environment:
-            raise SettingsError(
-                f"{names[1]} is {setup.world_size}, but MASTER_ADDR is not set, so the others cannot be found: set "
-                "MASTER_ADDR and MASTER_PORT to a host and a free port of it, or start with torchrun or gossip launch"
-            )
-        return setup
-    return Setup()
+    return Setup(environment=dict(environment))
 
 
 def _number(name: str, text: str) -> int:

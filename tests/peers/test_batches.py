@@ -112,9 +112,11 @@ def test_a_run_interrupted_at_every_batch_is_the_run_that_was_not() -> None:
     assert last.samples == 44
 
 
-def test_leaving_a_loop_and_beginning_another_goes_on() -> None:
-    whole, batches, found = plain(Batches(range(30), 2, 2)), Batches(range(30), 2, 2), []
-    while len(found) < len(whole):
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_leaving_a_loop_and_beginning_another_goes_on(workers: int) -> None:
+    whole, batches, found = plain(Batches(range(30), 2, 2)), Batches(range(30), 2, 2, num_workers=workers), []
+    for _ in range(len(whole) // 4 + 1):
         for count, batch in enumerate(batches, start=1):
             found.append(batch.tolist())
             if count == 4:
@@ -234,6 +236,23 @@ def test_the_rest_of_a_chunk_that_somebody_else_has_done_is_left_though_it_was_l
     mine.progress.merge(other.progress.encode())
     assert next(stream).tolist() == following
     assert mine.samples == 4
+
+
+def test_what_somebody_else_has_done_is_not_even_loaded() -> None:
+    loaded: list[int] = []
+
+    def collate(samples: list[int]) -> list[int]:
+        loaded.extend(samples)
+        return samples
+
+    mine, other = Batches(Big(), 2, 1, collate_fn=collate), Batches(Big(), 2, 1)
+    stream, theirs = iter(mine), iter(other)
+    first = next(stream)
+    for _ in range(4):
+        next(theirs)
+    mine.progress.merge(other.progress.encode())
+    following = next(stream)
+    assert loaded == first + following
 
 
 def test_when_the_others_have_done_all_the_loop_ends() -> None:

@@ -35,7 +35,7 @@ class Hand:
         self.told: list[str] = []
         self.done: list[tuple[str, float]] = []
         self.sleeps: list[float] = []
-        self._timers: list[tuple[float, Callable[[], None]]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
         monkeypatch.setattr(injection.os, "kill", lambda pid, number: self._do(f"kill {pid == os.getpid()} {number}"))
         monkeypatch.setattr(injection, "_stand_still", lambda seconds: self._do(f"pause {seconds:g}"))
 
@@ -49,13 +49,13 @@ class Hand:
 
     def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
         timer = (self.now + seconds, action)
-        self._timers.append(timer)
-        return lambda: self._timers.remove(timer) if timer in self._timers else None
+        self.timers.append(timer)
+        return lambda: self.timers.remove(timer) if timer in self.timers else None
 
     def until(self, seconds: float) -> None:
         """Let the time pass up to so many seconds from the start."""
-        while due := sorted((one for one in self._timers if one[0] <= 1000.0 + seconds), key=lambda one: one[0]):
-            self._timers.remove(due[0])
+        while due := sorted((one for one in self.timers if one[0] <= 1000.0 + seconds), key=lambda one: one[0]):
+            self.timers.remove(due[0])
             self.now = max(self.now, due[0][0])
             due[0][1]()
         self.now = 1000.0 + seconds
@@ -241,6 +241,7 @@ def test_what_was_before_the_time_of_a_life_is_not_made_up_for(hand: Hand) -> No
 def test_nothing_happens_after_the_close(hand: Hand) -> None:
     boundary = hand.boundary(1, "kill:1@5s", "pause:1@2+1s")
     boundary.close()
+    assert hand.timers == [], "no thread is left behind"
     boundary.close()
     boundary.passed(2, 0.1)
     hand.until(10)

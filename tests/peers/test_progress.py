@@ -122,6 +122,7 @@ def head(
         (head(maps=0) + bytes(10**6), "announced"),
         (head(maps=2) + b"\xff\x07\x00\x08", "do not exist"),
     ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
 )
 def test_bad_bytes_get_a_clear_error_and_change_nothing(data: bytes, says: str) -> None:
     made = progress((1, {(1, 2), (3, 4)}))

@@ -33,7 +33,7 @@ def test_the_order_is_the_same_for_ever() -> None:
     assert list(PeerSampler(1000, 1, 100, seed=3)) == [30, 609, 435, 858, 636, 655, 999, 895, 807, 474]
 
 
-@pytest.mark.parametrize(("n", "ranks"), [(10, 3), (9, 3), (1, 1), (2, 5), (10_000, 7), (300, 300)])
+@pytest.mark.parametrize(("n", "ranks"), [(10, 3), (9, 3), (1, 1), (2, 5), (10_000, 2), (300, 300)])
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_the_parts_are_disjoint_and_complete_and_differ_by_at_most_one(n: int, ranks: int, shuffle: bool) -> None:
     parts = [PeerSampler(n, rank, ranks, shuffle=shuffle) for rank in range(ranks)]

@@ -39,7 +39,15 @@ def interrupted(proxies: Proxies, swarm: Swarm) -> tuple[list[Peer], Peer, dict[
     Also returns the victim's books. As nothing gets to it any more, and it does not train, they stay as they are.
     """
     proxies.set_up(through=lambda origin, target: VICTIM in (origin, target))
-    peers = swarm.start(4, size=SIZE, shard_bytes=SHARD_BYTES, topology="ring", algorithm="adpsgd", route=proxies.route)
+    peers = swarm.start(
+        4,
+        size=SIZE,
+        shard_bytes=SHARD_BYTES,
+        topology="ring",
+        algorithm="adpsgd",
+        route=proxies.route,
+        settings={"weight_floor": 0.0},  # nobody holds back, so something of each shard is on its way to everybody
+    )
     steps(peers, 1)
     settle(peers)
     links = [link for (origin, target), link in proxies.links.items() if 1 not in (origin, target)]  # 1 is opposite
@@ -121,7 +129,7 @@ def test_a_peer_that_was_declared_dead_and_was_not_comes_back_as_another(
         algorithm="adpsgd",
         encrypted=encrypted,
         route=proxies.route,
-        settings={"resend_first": 0.1, "resend_ceiling": 0.5},
+        settings={"resend_first": 0.1, "resend_floor": 0.1, "resend_ceiling": 0.5},
     )
     others, sleeper = peers[:VICTIM], peers[VICTIM]
     steps(peers, 10)

@@ -32,7 +32,7 @@ def test_a_hundred_restarts_leave_no_trace(proxies: Proxies, swarm: Swarm, encry
         algorithm="adpsgd",
         encrypted=encrypted,
         route=proxies.route,
-        settings={"resend_first": 0.05, "resend_ceiling": 0.2},
+        settings={"resend_first": 0.05, "resend_floor": 0.05, "resend_ceiling": 0.2},
     )
     others = peers[:VICTIM]
     all_of(others, "go", pause=0.02)

@@ -32,7 +32,7 @@ def test_closing_with_a_queue_full_of_parcels_that_nobody_reads(swarm: Swarm, en
         topology="ring",
         algorithm="adpsgd",
         encrypted=encrypted,
-        settings={"resend_first": 0.01, "weight_floor": 0.0},
+        settings={"resend_first": 0.01, "resend_floor": 0.01, "weight_floor": 0.0},
     )
     sender, stopped = peers
     steps(peers, 1)
@@ -102,7 +102,7 @@ def test_a_sender_keeps_within_bounds_while_its_receiver_stands_still(
         topology="ring",
         algorithm="adpsgd",
         route=proxies.route,
-        settings={"resend_first": 0.02, "resend_ceiling": 0.02, "inbox_bytes": 4 * model},
+        settings={"resend_first": 0.02, "resend_floor": 0.02, "resend_ceiling": 0.02, "inbox_bytes": 4 * model},
     )
     sender, receiver = peers
     steps(peers, 2)

@@ -11,7 +11,13 @@ from proxies import Impostor, Proxies, Relay, Weather, until
 
 SIZE, SHARD_BYTES = 16384, 16384
 #: Short, so that what a storm swallows comes again soon.
-HASTY = {"wait_floor": 0.05, "wait_ceiling": 0.05, "resend_first": 0.05, "resend_ceiling": 0.2}
+HASTY = {
+    "wait_floor": 0.05,
+    "wait_ceiling": 0.05,
+    "resend_first": 0.05,
+    "resend_floor": 0.05,
+    "resend_ceiling": 0.2,
+}
 #: What a frame that was damaged on its way can be rejected for.
 DAMAGE = {"malformed", "truncated", "oversized", "checksum", "version"}
 

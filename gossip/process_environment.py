@@ -1,0 +1,3 @@
+"""Placeholder."""
+
+ENVIRONMENT: dict[str, str] = {}
