@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks import planning, simulator
+from benchmarks import engine, planning, simulator
 
 if __name__ == "__main__":
-    good = [planning.main(), simulator.main()]
+    good = [planning.main(), simulator.main(), engine.main()]
     raise SystemExit(not all(good))

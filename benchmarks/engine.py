@@ -3,16 +3,16 @@
     python -m benchmarks.engine [--json] [--quick]
 
 2, 4 and 8 processes on loopback, each with 100 MiB of float32. Per step: ours (sgp on one-peer-exponential,
-synchronous), `torch.distributed.all_reduce` with gloo, and a ring of plain sockets that averages in place; see
-`benchmarks.engine_gossip`, `engine_gloo` and `engine_sockets`. They run in turns, five times for n = 4 and three
-otherwise, and results are checked to the last bit. The processes live through all turns, so that a peak of memory is
-that of a whole life.
+synchronous), `torch.distributed.all_reduce` with gloo, and a ring of plain sockets that averages in place, as a whole
+or by blocks; see `benchmarks.engine_gossip`, `engine_gloo` and `engine_sockets`. They run in turns, five times for
+n = 4 and three otherwise, and results are checked to the last bit. The processes live through all turns, so that a
+peak of memory is that of a whole life, and all have the allocator's settings that peers are started with.
 
 Also: how much slower a trainer gets by an engine in its process, idle or with 100 MB/s coming in; see `engine_trainer`.
 
-Bars, all at n = 4: no slower than gloo; at most 1.2 times the CPU time of the sockets; within 1% of one model sent per
-step and peer; memory of at most 5 models and the interpreter's own. Encryption has a row and no bar. ``--quick`` is for
-a look: 16 MiB, 2 and 4 processes, two turns and no bars.
+Bars, all at n = 4: no slower than gloo; at most 1.2 times the CPU time of the plain sockets; within 1% of one model
+sent per step and peer; memory of at most 5 models and the interpreter's own. Encryption has a row and no bar.
+``--quick`` is for a look: 16 MiB, 2 and 4 processes, two turns and no bars.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.engine_measure import Row, Slowdown, exchanges, slowdown
 
 __all__ = ["main"]
 
-SYSTEMS = ["gossip", "gloo", "sockets"]
+SYSTEMS = ["gossip", "gloo", "sockets", "sockets-blocks"]
 #: Which ratio, whether it is to be at least or at most, and what.
 BARS = [
     ("wall_gloo_over_ours_n4", ">=", 1.0),
@@ -46,6 +46,7 @@ def ratios(rows: Sequence[Row], trainer: Slowdown) -> dict[str, float]:
         out[f"wall_gloo_over_ours_n{n}"] = by["gloo", n].wall_seconds / ours.wall_seconds
         out[f"wall_ours_over_sockets_n{n}"] = ours.wall_seconds / by["sockets", n].wall_seconds
         out[f"cpu_ours_over_sockets_n{n}"] = ours.cpu_seconds_per_gb / by["sockets", n].cpu_seconds_per_gb
+        out[f"cpu_ours_over_sockets_blocks_n{n}"] = ours.cpu_seconds_per_gb / by["sockets-blocks", n].cpu_seconds_per_gb
         out[f"bytes_over_model_n{n}"] = ours.bytes_per_step / (ours.mib << 20)
         out[f"rss_over_params_n{n}"] = (ours.peak_rss_mib - ours.own_rss_mib) / ours.mib
         curve = by.get(("gossip-curve", n))
@@ -62,19 +63,19 @@ def show(rows: Sequence[Row], found: dict[str, float], trainer: Slowdown, bars: 
     """Print the figures, and what the bars say."""
     print(f"engine: {rows[0].mib} MiB per process and step, medians of runs in turns")
     print(
-        f"  {'system':12} {'transport':9} {'n':>2} {'wall ms':>8} {'CPU s/GB':>9} {'sent MiB':>11} {'peak RSS MiB':>16}"
+        f"  {'system':14} {'transport':9} {'n':>2} {'wall ms':>8} {'CPU s/GB':>9} {'sent MiB':>11} {'peak RSS MiB':>16}"
     )
     for row in rows:
         sent = f"{row.bytes_per_step / (1 << 20):.2f}{'' if row.bytes_by == 'measured' else ' *'}"
         memory = f"{row.peak_rss_mib:.0f} (own {row.own_rss_mib:.0f})"
         print(
-            f"  {row.system:12} {row.transport:9} {row.n:2} {row.wall_seconds * 1e3:8.1f} "
+            f"  {row.system:14} {row.transport:9} {row.n:2} {row.wall_seconds * 1e3:8.1f} "
             f"{row.cpu_seconds_per_gb:9.3f} {sent:>11} {memory:>16}"
         )
     print("  * by formula: 2 (n-1)/n models. Own: the interpreter and its imports, before there is a model.")
     print(f"  trainer, busy: {trainer.rate / 1e6:.0f} MB/s came in")
     for name, value in found.items():
-        print(f"  {name:32} {value:7.3f}")
+        print(f"  {name:34} {value:7.3f}")
     if bars:
         for name, sense, bar in BARS:
             verdict = "ok" if _holds(found, name, sense, bar) else "FAILED"

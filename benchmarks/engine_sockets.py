@@ -1,7 +1,8 @@
-"""What a careful engineer would write with bare sockets, as `benchmarks.engine_worker` runs it.
+"""What most would write with bare sockets, as `benchmarks.engine_worker` runs it.
 
-A ring: each process sends its values to the next over one TCP connection, receives those of the previous into a buffer
-that it allocated once, and averages in place. No checksum, no answer, no check for NaN; a lost peer hangs it.
+A ring: each process sends its values to the next over one TCP connection, in a thread, receives those of the previous
+into a buffer that it allocated once, and then averages in place. No checksum, no answer, no check for NaN; a lost peer
+hangs it. ``sockets`` averages the whole vectors, ``sockets-blocks`` block by block, as somebody careful would.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ _BLOCK = 1 << 18
 class Sockets:
     """A process of n."""
 
-    def __init__(self, rank: int, n: int) -> None:
+    def __init__(self, rank: int, n: int, *, blocks: bool) -> None:
         self._rank = rank
         self._n = n
+        self._blocks = blocks
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(_PATIENCE)
         self._sent = 0
@@ -64,9 +66,11 @@ class Sockets:
         error = self._done.get(timeout=_PATIENCE)  # until then the values are being sent
         if error is not None:
             raise error
-        for start in range(0, self._values.size, _BLOCK):
-            mine = self._values[start : start + _BLOCK]
-            mine += self._buffer[start : start + _BLOCK]
+        size = self._values.size
+        block = _BLOCK if self._blocks else size
+        for start in range(0, size, block):
+            mine = self._values[start : start + block]
+            mine += self._buffer[start : start + block]
             mine *= 0.5
 
     def sent(self) -> int:

@@ -58,7 +58,7 @@ def exchange(system: str, rank: int, n: int) -> Exchange:
         return Gloo(rank, n)
     from benchmarks.engine_sockets import Sockets
 
-    return Sockets(rank, n)
+    return Sockets(rank, n, blocks=system == "sockets-blocks")
 
 
 def say(answer: dict[str, Any]) -> None:

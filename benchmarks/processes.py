@@ -16,11 +16,14 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from gossip.process_environment import ENVIRONMENT
+
 __all__ = ["Answer", "Fleet", "WorkerFailed"]
 
 Answer = dict[str, Any]
 
 #: BLAS and torch would each take all cores, for every process; here the processes are what is parallel.
+#: And all of them, whatever they run, get the allocator's settings that peers are started with.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -40,7 +43,7 @@ class Fleet:
             patience: seconds within which every worker has to answer.
         """
         self._patience = patience
-        environment = {**os.environ, **_ONE_THREAD}
+        environment = {**os.environ, **_ONE_THREAD, **ENVIRONMENT}
         self._workers = [
             subprocess.Popen(
                 [sys.executable, "-m", module, *each], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment

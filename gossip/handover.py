@@ -124,7 +124,8 @@ class Handover:
         if piece.piece >= self._shards:
             self._annex[piece.piece] = piece.values.tobytes()
         else:
-            self._mass.replace(piece.piece, piece.values)
+            # The weight stays: the 1 of a newcomer, and what others have pushed to it in the meantime.
+            self._mass.view(piece.piece)[:] = piece.values
             self._turns[piece.piece] = max(self._turns[piece.piece], piece.turn)
         return self.whole
 

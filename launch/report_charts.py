@@ -35,14 +35,16 @@ class _Quantity:
     format: Format = plain
     by_step: bool = False
     zero: bool = False
+    #: Whether single steps are worth a faint line; a share of waiting only jumps between nothing and all.
+    raw: bool = False
 
 
 _QUANTITIES = (
-    _Quantity("loss-time", "Loss over time", "loss", "losses", "loss"),
-    _Quantity("loss-step", "Loss over steps", "loss", "losses", "loss", by_step=True),
-    _Quantity("step-time", "Time of a step", "seconds", "lines", "per step", duration),
-    _Quantity("waiting", "Share of the time spent waiting", "wait", "seconds", "", lambda share: f"{share:.0%}"),
-    _Quantity("weight", "Push-sum weight", "weight", "weights", "weight; 1 on average"),
+    _Quantity("loss-time", "Loss over time", "loss", "losses", "", raw=True),
+    _Quantity("loss-step", "Loss over steps", "loss", "losses", "", by_step=True, raw=True),
+    _Quantity("step-time", "Time of a step", "seconds", "lines", "", duration, raw=True),
+    _Quantity("waiting", "Time spent waiting", "wait", "seconds", "share of a step", lambda share: f"{share:.0%}"),
+    _Quantity("weight", "Push-sum weight", "weight", "weights", "1 on average"),
     _Quantity("sent", "Sent", "sent", "seconds", "per second", lambda size: short(size) + "B", zero=True),
     _Quantity("received", "Received", "received", "seconds", "per second", lambda size: short(size) + "B", zero=True),
 )
@@ -63,7 +65,7 @@ def _chart(ranks: Sequence[Rank], line: TimeLine, quantity: _Quantity) -> Chart 
         x = rank.series.step if quantity.by_step else line.since(rank.series.time)
         above, life = rank.series.column(quantity.above), rank.series.life
         bold.append(Line(rank.rank, x, _smooth(above, below, life), life))
-        if len(ranks) <= _FAINT:
+        if quantity.raw and len(ranks) <= _FAINT:
             faint.append(_raw(rank, quantity, x))
     spans = _odd(ranks, line, quantity) if quantity.above == "loss" else []
     if not bold and not spans:
@@ -82,12 +84,13 @@ def _chart(ranks: Sequence[Rank], line: TimeLine, quantity: _Quantity) -> Chart 
 
 def _smooth(above: Floats, below: Floats, life: Floats) -> Floats:
     """Return above / below, each averaged over some rows to both sides of the same life."""
-    index = np.arange(len(life))
     reach = len(life) // 40
-    first, last = np.searchsorted(life, life, "left"), np.searchsorted(life, life, "right")
-    begin, end = np.maximum(first, index - reach), np.minimum(last, index + reach + 1)
-    sums = [np.concatenate([[0.0], np.cumsum(values)]) for values in (above, below)]
-    upper, lower = (one[end] - one[begin] for one in sums)
+    borders = np.flatnonzero(np.diff(life)) + 1
+    # Not by differences of running sums: one loss of 1e20 would drown all that come after it.
+    upper, lower = (
+        np.concatenate([np.convolve(part, np.ones(2 * reach + 1))[reach:][: len(part)] for part in parts])
+        for parts in (np.split(above, borders), np.split(below, borders))
+    )
     # Where nothing was measured there is nothing to draw, though there be something near by.
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(below > 0, upper / lower, np.nan)

@@ -8,32 +8,35 @@ from html import escape
 from launch.report_time import TimeLine, lives
 from launch.run_directory import Event, Rank, Run
 from launch.scales import time_scale
-from launch.svg import LEFT, RIGHT, WIDTH, axis, placed, shape
+from launch.svg import LEFT, RIGHT, axis, placed, shape
 
-__all__ = ["lanes"]
+__all__ = ["lanes", "skipped"]
 
 _TOP = 8
+#: With more ranks than this the bars are thin.
+_FEW = 16
 #: Two signs of a kind that are nearer than this are one.
 _NEAR = 6.0
 
 
-def lanes(run: Run, line: TimeLine) -> str:
-    """Return the time line as SVG."""
-    row = 22 if len(run.ranks) <= 16 else 11
+def lanes(run: Run, line: TimeLine, width: int) -> str:
+    """Return the time line as SVG; a narrow and a wide one take turns on a page, by how much room there is."""
+    few = len(run.ranks) <= _FEW
+    row = 22 if few else 11
     low = _TOP + row * len(run.ranks) + 4
-    scale = time_scale(line.length)
-    across = placed(scale, LEFT, WIDTH - RIGHT)
+    scale, name = time_scale(line.length), f"lanes-{width}"
+    across = placed(scale, LEFT, width - RIGHT)
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {low + 36}" role="img" aria-labelledby="lanes-t lanes-d">',
-        '<title id="lanes-t">What happened to each rank</title>',
-        f'<desc id="lanes-d">{escape(_described(run))}</desc>',
-        *axis(scale, across, low),
+        f'<svg class="w{width}" viewBox="0 0 {width} {low + 36}" role="img" aria-labelledby="{name}-t {name}-d">',
+        f'<title id="{name}-t">What happened to each rank</title>',
+        f'<desc id="{name}-d">{escape(_described(run))}</desc>',
+        *axis(scale, across, low, width - RIGHT),
     ]
     for index, rank in enumerate(run.ranks):
         middle = _TOP + row * (index + 0.5)
         parts.append(f'<g class="e r{rank.rank}">')
-        if row > 12 or index % 2 == 0:
-            label = f"rank {rank.rank}" if row > 12 else str(rank.rank)
+        if few or index % 2 == 0:
+            label = f"rank {rank.rank}" if few else str(rank.rank)
             parts.append(f'<text x="{LEFT - 6}" y="{middle + 4:.1f}" text-anchor="end">{label}</text>')
         for begin, end in lives(rank):
             left, right = across(line.moment(begin)), across(line.moment(end))
@@ -41,7 +44,7 @@ def lanes(run: Run, line: TimeLine) -> str:
                 f'<rect class="b" x="{left:.1f}" y="{middle - row * 0.32:.1f}" width="{max(2.0, right - left):.1f}" '
                 f'height="{row * 0.64:.1f}" rx="3"/>'
             )
-        for event, times in _thinned(rank, lambda time: across(line.moment(time))):
+        for event, times in _thinned(rank, lambda time: across(line.moment(time)), skipped(run)):
             assert event.time is not None
             more = f" (and {times - 1} more near by)" if times > 1 else ""
             text = f"rank {rank.rank}, {line.moment(event.time):.3g} s: {event.kind}: {event.text}{more}"
@@ -51,12 +54,17 @@ def lanes(run: Run, line: TimeLine) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def _thinned(rank: Rank, across: Callable[[float], float]) -> list[tuple[Event, int]]:
+def skipped(run: Run) -> set[str]:
+    """Return the kinds of events that get no sign: beyond so many ranks, there is no room for what is frequent."""
+    return {"start", "note"} | (set() if len(run.ranks) <= _FEW else {"warning", "consensus"})
+
+
+def _thinned(rank: Rank, across: Callable[[float], float], without: set[str]) -> list[tuple[Event, int]]:
     """Return the events that get a sign, and how many each stands for."""
     found: list[tuple[Event, int]] = []
     latest: dict[str, tuple[float, int]] = {}
     for event in rank.events:
-        if event.time is None or event.kind == "start":
+        if event.time is None or event.kind in without:
             continue
         x = across(event.time)
         if event.kind in latest and abs(x - latest[event.kind][0]) < _NEAR:

@@ -12,7 +12,7 @@ from typing import Any
 from gossip.version import __version__
 from launch.options import Options
 from launch.report_charts import charts
-from launch.report_lanes import lanes
+from launch.report_lanes import lanes, skipped
 from launch.report_style import style
 from launch.report_tables import bytes_of, events_table, ranks_table, samples_of
 from launch.report_time import TimeLine
@@ -29,7 +29,10 @@ def page(run: Run) -> str:
     """Return the page about a run."""
     line = TimeLine(run)
     name = escape(run.path.resolve().name)
-    figures = "\n".join(f"<figure><h3>{escape(chart.title)}</h3>{drawn(chart)}</figure>" for chart in charts(run, line))
+    figures = "\n".join(
+        f"<figure><h3>{escape(chart.title)} <small>{escape(chart.y.label)}</small></h3>{drawn(chart)}</figure>"
+        for chart in charts(run, line)
+    )
     ranks = [rank.rank for rank in run.ranks]
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -56,10 +59,11 @@ def page(run: Run) -> str:
 <h2>Curves</h2>
 {_picker(ranks)}
 <div class="grid">
-<figure class="wide"><h3>What happened to each rank</h3>{lanes(run, line)}{_signs(run)}</figure>
+<figure class="wide"><h3>What happened to each rank</h3>
+{lanes(run, line, 480)}{lanes(run, line, 1080)}{_signs(run)}</figure>
 {figures}
 </div>
-<p class="note">Bold lines are smoothed, faint ones are not. {_faint(run)}</p>
+<p class="note">Bold lines are smoothed; faint ones, where there are any, are not. {_faint(run)}</p>
 <h2>Events</h2>
 {events_table(run, line)}
 <h2>Ends of the logs</h2>
@@ -154,7 +158,7 @@ def _picker(ranks: list[int]) -> str:
 
 
 def _signs(run: Run) -> str:
-    there = {event.kind for rank in run.ranks for event in rank.events}
+    there = {event.kind for rank in run.ranks for event in rank.events} - skipped(run)
     signs = "".join(
         f'<li><svg viewBox="-6 -6 12 12" aria-hidden="true">{shape(kind, 0, 0)}</svg>{kind}</li>'
         for kind in _SIGNS

@@ -36,14 +36,14 @@ border-radius:0 6px 6px 0}
 .scroll{overflow-x:auto;border:1px solid var(--line);border-radius:10px;background:var(--card)}
 .tall{max-height:30rem;overflow-y:auto}
 table{border-collapse:collapse;width:100%;font-size:.86rem;font-variant-numeric:tabular-nums}
-th,td{padding:.38rem .7rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
+th,td{padding:.38rem .55rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
 tr:last-child td{border-bottom:0}
 th{color:var(--soft);font-weight:600;position:sticky;top:0;background:var(--card)}
 td.t,th.t{text-align:left}
 td.w{white-space:normal;min-width:16rem;overflow-wrap:anywhere}
 .bad{color:var(--alarm);font-weight:600}
 .pick{display:flex;flex-wrap:wrap;gap:.3rem;padding:.5rem 0;position:sticky;top:0;background:var(--page);z-index:2;
-border:0;margin:0;min-width:0}
+border:0;margin:0;min-width:0;max-height:8rem;overflow-y:auto}
 .pick legend{float:left;padding:.15rem .4rem .15rem 0;color:var(--soft)}
 .pick label{display:inline-flex;align-items:center;gap:.35rem;padding:.12rem .6rem;border:1px solid var(--line);
 border-radius:99px;background:var(--card);cursor:pointer;font-size:.85rem}
@@ -58,7 +58,9 @@ figure{margin:0;background:var(--card);border:1px solid var(--line);border-radiu
 padding:.8rem .8rem .5rem;min-width:0}
 figure.wide{grid-column:1/-1}
 svg{display:block;width:100%;height:auto}
-.wide>svg{max-width:62rem;margin:0 auto}
+.w1080{display:none}
+@media (min-width:50rem){.w1080{display:block}.w480{display:none}}
+small{font-weight:400;color:var(--soft)}
 svg text{font:11.5px system-ui,sans-serif;fill:var(--soft)}
 .l{stroke-width:1.7;transition:opacity .15s}
 .l.f{stroke-width:.8;opacity:.28;stroke-dasharray:none}
@@ -73,6 +75,7 @@ svg text{font:11.5px system-ui,sans-serif;fill:var(--soft)}
 .grid figure:not(.wide) .e .m.consensus,.m.start-again{fill:var(--k)}
 .m.consensus{fill:var(--ink)}
 .m.warning{stroke-width:1}
+.n{font-size:9px}
 .keys{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.8rem;color:var(--soft);margin:.4rem 0 0;padding:0;
 list-style:none}
 .keys li{display:inline-flex;align-items:center;gap:.35rem}

@@ -16,7 +16,7 @@ __all__ = ["bytes_of", "events_table", "ranks_table", "samples_of"]
 _EVENTS = 400
 _HEADINGS = (
     "rank", "host", "how it ended", "lives", "steps", "samples", "time in steps", "samples/s", "waited", "sent",
-    "received", "weight", "last loss", "frames rejected",
+    "received", "weight", "last loss", "rejected",
 )  # fmt: skip
 _LEFT = ("rank", "host", "how it ended")
 
@@ -29,7 +29,7 @@ def ranks_table(ranks: Sequence[Rank]) -> str:
         "<tr>" + "".join(f"<td{_side(name)}>{cell}</td>" for name, cell in zip(_HEADINGS, row, strict=True)) + "</tr>"
         for row in rows
     ]
-    return f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>\n' + "\n".join(body) + "</table></div>"
+    return f'<div class="scroll tall" tabindex="0"><table><tr>{head}</tr>\n' + "\n".join(body) + "</table></div>"
 
 
 def samples_of(rank: Rank) -> float:
@@ -107,7 +107,7 @@ def _last_loss(rank: Rank) -> str:
     """Return the mean loss of the last rows, or that it was none at the end."""
     count, odd = rank.series.column("losses"), rank.series.column("odd")
     if len(odd) and odd[-1]:
-        return '<span class="bad">NaN or infinite</span>'
+        return '<span class="bad">not finite</span>'
     last = max(1, len(count) // 40)
     losses = count[-last:].sum()
     return f"{rank.series.column('loss')[-last:].sum() / losses:.4g}" if losses else "-"

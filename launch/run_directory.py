@@ -69,7 +69,7 @@ class Rank:
         if self.summary is not None:
             return str(self.summary.get("exit", "finished"))
         last = [event.kind for event in self.events if event.kind in ("kill", "start", "start again")][-1:]
-        return "killed, as injected" if last == ["kill"] else "no end recorded: killed, or still going"
+        return "killed, as injected" if last == ["kill"] else "no end recorded"
 
 
 @dataclass
@@ -144,8 +144,8 @@ def _event(rank: int, line: dict[str, Any], *, again: bool) -> Event:
     if kind == "start":
         kind = "start again" if again else "start"
         text = f"on {line.get('host', 'a host without a name')}"
-    elif kind == "injected" and "not injected" not in text:
-        kind = next((name for words, name in _INJECTED if words in text), kind)
+    elif kind == "injected":
+        kind = "note" if "not injected" in text else next((name for words, name in _INJECTED if words in text), kind)
     apart = _number(line.get("disagreement"))
     if kind == "consensus" and apart is not None:
         text = f"disagreement {apart:.2g}"

@@ -71,7 +71,7 @@ class Scale:
     def _decades(self) -> list[float]:
         low, high = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         every = max(1, round((high - low) / 6))
-        factors = (1, 2, 5) if high - low <= 2 else (1,)
+        factors = (1, 2, 5) if self.high / self.low < 100 else (1,)
         values = [factor * 10.0**power for power in range(low, high + 1, every) for factor in factors]
         return [value for value in values if self.low * 0.999 <= value <= self.high * 1.001]
 
@@ -98,7 +98,7 @@ def fitted(drawn: Floats, faint: Floats, label: str, unit_format: Format = plain
         return Scale(0.0, 1.0, label, format=unit_format)
     low, high = float(values.min()), float(values.max())
     if not zero and low > 0 and high / low > 30:
-        return Scale(low / 1.1, high * 1.1, f"{label}, logarithmic", log=True, format=unit_format)
+        return Scale(low / 1.1, high * 1.1, f"{label}, logarithmic".lstrip(", "), log=True, format=unit_format)
     low = min(0.0, low) if zero or 0 < low < high / 2 else low
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     return Scale(low - (room if low else 0.0), high + room, label, format=unit_format)

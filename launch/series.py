@@ -12,6 +12,9 @@ __all__ = ["Floats", "Series"]
 
 Floats = npt.NDArray[np.float64]
 
+#: What is not below this counts as not finite: sums of such would overflow.
+_FINITE = 1e100
+
 #: What is added up over the lines of a row. "odd" counts losses that are not finite.
 _SUMS = (
     "lines", "seconds", "wait", "sent", "received", "samples", "weight", "weights", "loss", "losses", "odd",
@@ -31,7 +34,7 @@ class Series:
         """
         self._limit = limit
         self._starts = np.sort(np.array(starts, dtype=float))
-        self._stride = 1
+        self._stride = 1  # lines in a row
         self._last = (-np.inf, 0, 0.0, 0.0)  # step, index of the start, life, time
         self._sums = np.zeros((0, len(_SUMS)))
         self._ends = np.zeros((0, 3))  # time, step and life of the last line of each row
@@ -94,7 +97,7 @@ class Series:
         sums = np.column_stack([np.asarray(column, dtype=float) for column in columns])
         loss = np.where(finite, loss, np.nan)
         ends = np.column_stack([time, step, self._lives(time, step)])
-        self._append(*_merged(sums, ends, np.column_stack([loss, loss]), self._stride))
+        self._append(sums, ends, np.column_stack([loss, loss]))
         return True
 
     def _times(self, lines: Sequence[Mapping[str, Any]], seconds: Floats) -> Floats:
@@ -118,39 +121,35 @@ class Series:
         self._sums = np.concatenate([self._sums, sums])
         self._ends = np.concatenate([self._ends, ends])
         self._range = np.concatenate([self._range, loss])
-        while len(self._sums) > self._limit:
+        self._merge()
+        while len(self) > self._limit:
             self._stride *= 2
-            rows = self._sums, self._ends, self._range
-            merged = _merged(*rows, 2)
-            if len(merged[0]) > 0.75 * len(self._sums):  # hardly fewer: so many lives that they cannot be kept apart
-                merged = _merged(*rows, 2, across_lives=True)
-            self._sums, self._ends, self._range = merged
+            self._merge()
 
-
-def _merged(
-    sums: Floats, ends: Floats, loss: Floats, stride: int, *, across_lives: bool = False
-) -> tuple[Floats, Floats, Floats]:
-    """Return the rows with so many at a time made one."""
-    if stride == 1:
-        return sums, ends, loss
-    index = np.arange(len(sums))
-    new_life = np.concatenate([[True], np.diff(ends[:, 2]) != 0])
-    if across_lives:
-        new_life[1:] = False
-    since = index - np.maximum.accumulate(np.where(new_life, index, 0))
-    first = np.flatnonzero(since % stride == 0)
-    last = np.concatenate([first[1:], [len(sums)]]) - 1
-    lowest: Callable[..., Any] = np.fmin.reduceat
-    low, high = lowest(loss[:, 0], first), np.fmax.reduceat(loss[:, 1], first)
-    return np.add.reduceat(sums, first, axis=0), ends[last], np.column_stack([low, high])
+    def _merge(self) -> None:
+        """Make one row of those whose lines begin in the same stretch of the file, and in the same life."""
+        lines = self.column("lines")
+        stretch = (np.cumsum(lines) - lines) // self._stride
+        begins = np.diff(stretch, prepend=-1) > 0
+        new_life = np.diff(self.life, prepend=-1) > 0
+        if new_life.sum() <= self._limit / 2:  # else there are so many lives that they cannot be kept apart
+            begins |= new_life
+        first = np.flatnonzero(begins)
+        last = np.concatenate([first[1:], [len(lines)]]) - 1
+        lowest: Callable[..., Any] = np.fmin.reduceat
+        highest: Callable[..., Any] = np.fmax.reduceat
+        self._range = np.column_stack([lowest(self._range[:, 0], first), highest(self._range[:, 1], first)])
+        self._sums, self._ends = np.add.reduceat(self._sums, first, axis=0), self._ends[last]
 
 
 def _column(lines: Sequence[Mapping[str, Any]], name: str) -> Floats:
     values = [line.get(name) for line in lines]
     try:
-        return np.array(values, dtype=float)
+        column = np.array(values, dtype=float)
     except (ValueError, TypeError, OverflowError):  # somebody logged a text under this name
-        return np.array([_number(value) for value in values], dtype=float)
+        column = np.array([_number(value) for value in values], dtype=float)
+    column[~(np.abs(column) < _FINITE)] = np.nan
+    return column
 
 
 def _number(value: object) -> float:
@@ -161,4 +160,4 @@ def _number(value: object) -> float:
 
 
 def _is_odd(value: object) -> bool:
-    return isinstance(value, (int, float)) and not np.isfinite(_number(value))
+    return isinstance(value, (int, float)) and not abs(_number(value)) < _FINITE

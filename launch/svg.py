@@ -15,7 +15,7 @@ from launch.series import Floats
 __all__ = ["Chart", "Line", "Mark", "Span", "axis", "drawn", "placed", "shape", "spread"]
 
 WIDTH, HEIGHT = 480, 270
-LEFT, RIGHT, TOP, BOTTOM = 54, 10, 16, 36
+LEFT, RIGHT, TOP, BOTTOM = 54, 18, 16, 36
 
 #: How each kind of event looks, in a square of 8 around 0.
 _SHAPES = {
@@ -99,6 +99,8 @@ def drawn(chart: Chart) -> str:
             f'<path class="s r{span.rank}" d="M{begin:.1f} {y}H{max(end, begin + 2):.1f}">'
             f"<title>{escape(span.text)}</title></path>"
         )
+        if index < 8:
+            parts.append(f'<text class="n" x="{begin - 3:.1f}" y="{y + 4}" text-anchor="end">not finite</text>')
     parts += [_mark(mark, across, down) for mark in chart.marks]
     return "\n".join([*parts, "</svg>"])
 
@@ -126,14 +128,11 @@ def _axes(chart: Chart, across: Callable[[float], float], down: Callable[[float]
         parts.append(f'<path class="g" d="M{LEFT} {y:.1f}H{right}"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(text)}</text>')
     parts += axis(chart.x, across, low)
-    if chart.y.label:
-        parts.append(f'<text x="2" y="{TOP - 6}">{escape(chart.y.label)}</text>')
     return parts
 
 
-def axis(scale: Scale, across: Callable[[float], float], low: float) -> list[str]:
+def axis(scale: Scale, across: Callable[[float], float], low: float, right: float = WIDTH - RIGHT) -> list[str]:
     """Return the axis along the lower edge."""
-    right = WIDTH - RIGHT
     parts = [f'<path class="a" d="M{LEFT} {low}H{right}"/>']
     for value, text in scale.ticks():
         x = across(value)

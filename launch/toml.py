@@ -22,11 +22,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Return what a file says; an error names file, line and column."""
     try:
         with path.open("rb") as file:
-            return tomllib.load(file)
+            found: dict[str, Any] = tomllib.load(file)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: {error}") from error
+    return found
 
 
 def to_toml(values: Mapping[str, Any], comment: str = "") -> str:

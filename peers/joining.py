@@ -17,7 +17,7 @@ from gossip.keys import KeyPair
 from gossip.transport import ZmqTransport, new_keys
 from peers.cards import Card, CardTable, Channel, FixedTable, StoreTable, route_to
 from peers.injection import Boundary, disturbed
-from peers.peer import Peer
+from peers.peer import Peer, device_of
 from peers.records import Records
 from peers.setup import Setup, from_environment
 from peers.tensorboard import check_tensorboard
@@ -49,6 +49,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         check_tensorboard()
     stragglers = parse_stragglers(setup.stragglers, setup.world_size)
     faults = parse_faults(setup.faults, setup.world_size, seed=setup.seed)
+    device_of(setup)  # what is wrong with the settings shows before anything is opened
     table, setup = _table(setup, channel)
     transport = _transport(setup)
     try:

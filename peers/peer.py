@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 
-from gossip.errors import GossipError
+from gossip.errors import GossipError, SettingsError
 from gossip.presets import Preset
 from gossip.transport import Transport
 from peers.batches import Batches
@@ -25,7 +25,7 @@ from peers.sampler import PeerSampler
 from peers.saving import Saving
 from peers.setup import Setup
 
-__all__ = ["Evaluation", "Peer", "PeerError"]
+__all__ = ["Evaluation", "Peer", "PeerError", "device_of"]
 
 _log = logging.getLogger("gossip")
 _T = TypeVar("_T")
@@ -83,7 +83,7 @@ class Peer:
         self._records = records
         self._boundary = boundary
         #: Where the model belongs: move it there before `attach`.
-        self.device = _device(setup)
+        self.device = device_of(setup)
         #: Steps of the optimizer so far, those before a checkpoint included.
         self.step = 0
         self._engine: Engine | None = None
@@ -397,9 +397,13 @@ class Peer:
         return summary
 
 
-def _device(setup: Setup) -> torch.device:
+def device_of(setup: Setup) -> torch.device:
+    """Return the device that the settings mean."""
     if setup.device != "auto":
-        return torch.device(setup.device)
+        try:
+            return torch.device(setup.device)
+        except RuntimeError as error:
+            raise SettingsError(f"device is auto, cpu, cuda or cuda:1, not {setup.device!r}") from error
     if torch.cuda.is_available() and torch.cuda.device_count():
         return torch.device("cuda", setup.local_rank % torch.cuda.device_count())
     return torch.device("cpu")

@@ -8,8 +8,9 @@ from hand_swarm import CIRCLE, ONE_WAY, PAIR, Hand, only, parcel
 
 from gossip import events
 from gossip.messages import Ack, Address, Hello, Parcel, Refusal
+from gossip.settings import Settings
 
-LEAST = 0.01
+LEAST = Settings().resend_floor
 
 
 def test_a_push_halves_the_weight_and_leaves_the_values() -> None:
@@ -148,6 +149,56 @@ def test_no_parcel_is_sent_again_at_once_however_fast_the_network() -> None:
     hand.settle()
     hand.step(0)
     assert hand.cores[0].deadline == LEAST
+
+
+def test_an_answer_puts_off_what_was_sent_after_it_and_not_what_was_sent_before() -> None:
+    hand = Hand([1.0] * 3, [3.0] * 3, turns=[ONE_WAY], algorithm="osgp", shards=3, resend_first=1.0)
+    hand.step(0)
+    hand.now = 0.9
+    hand.tell(0, Ack(Address(1, 0), Address(0, 0), 1))
+    due = {entry.parcel.sequence: entry.resend_at for entry in hand.cores[0].outbox}
+    assert due[0] == 1.0, "were it not lost, it would have been answered first"
+    assert due[2] > 1.5, "it queued behind the one that was answered just now"
+
+
+def test_with_a_sink_effects_are_carried_out_as_they_arise_and_in_the_same_order() -> None:
+    listed, sunk = (Hand([1.0] * 4, [3.0] * 4, turns=[ONE_WAY], shards=4) for _ in range(2))
+    effects: list[events.Effect] = []
+    weights: list[float] = []
+
+    def sink(effect: events.Effect) -> None:
+        effects.append(effect)
+        weights.append(sunk.cores[0].mass.weights[3])
+
+    sunk.cores[0].sink = sink
+    assert sunk.step(0) == []
+    assert [type(effect) for effect in effects] == [type(effect) for effect in listed.step(0)]
+    assert weights[0] == 1.0, "the last shard had not been pushed when the first parcel left"
+    assert weights[-1] == 0.5
+
+
+def test_shards_that_take_turns_one_at_a_time_end_as_all_at_once() -> None:
+    hand = Hand([1.0] * 4, [3.0] * 4, turns=[PAIR], shards=4)
+    for core in hand.cores:
+        core.at_once = 1
+    for rank in (0, 1):
+        assert len(only(hand.step(rank), events.Send)) == 1
+    for taken in (2, 3, 4):
+        for rank, core in enumerate(hand.cores):
+            assert core.deadline == hand.now, "the rest is due at once"
+            assert not only(hand.tick(rank, hand.now), events.Proceed)
+            assert core.turns == [1] * taken + [0] * (4 - taken)
+    assert len(only(hand.settle(), events.Proceed)) == 2
+    assert [core.mass.values.tolist() for core in hand.cores] == [[2.0] * 4] * 2
+
+
+def test_nobody_proceeds_before_every_shard_has_taken_its_turn() -> None:
+    hand = Hand([1.0] * 3, [3.0] * 3, turns=[ONE_WAY], algorithm="osgp", shards=3)
+    hand.cores[0].at_once = 1
+    assert [type(effect) for effect in hand.step(0)] == [events.Send]
+    assert not only(hand.settle(), events.Proceed), "what arrives in between ends no step"
+    hand.tick(0, hand.now)
+    assert [type(effect) for effect in hand.tick(0, hand.now)] == [events.Send, events.Proceed]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_damage_is_counted_and_the_next_good_frame_still_works() -> None:
     frames = hand.codec.encode(parcel())
     for count in (1, 2, 3):
         (frame,) = hand.feed(0, events.Received([bytes(frames[0]), b"\0" * 8]))
-        assert (frame.reason, frame.count, frame.origin) == (Reason.CHECKSUM, count, None)
+        assert (frame.reason, frame.count, frame.origin) == (Reason.CHECKSUM, count, 1)
     assert only(hand.feed(0, events.Received(frames)), events.Booked)
     assert hand.cores[0].rejections.by_reason == {Reason.CHECKSUM: 3}
     assert hand.cores[0].rejections.total == 3

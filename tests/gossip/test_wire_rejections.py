@@ -160,7 +160,7 @@ def test_no_flipped_bit_of_the_values_gets_through() -> None:
 def test_values_of_another_parcel_do_not_fit_the_seal() -> None:
     frames = sealed(PARCEL, BODY)
     assert reason([frames[0], BODY[::-1]]) is Reason.CHECKSUM
-    assert reason([frames[0]]) is Reason.CHECKSUM
+    assert reason([frames[0]]) is Reason.MALFORMED, "the seal of values that are missing is no part of a header"
 
 
 @pytest.mark.parametrize("version", [0, 1, 255, -1, "1", None, [1], 1.5])
@@ -189,7 +189,9 @@ def test_a_length_that_the_shard_does_not_have_has_the_wrong_shape(length: objec
     assert reason(sealed(changed(PARCEL, LENGTH, length), BODY)) is Reason.SHAPE
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", ">f4", "int32", "f4", "O", "", 0, None, ["float32"]])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float16", "bfloat16", ">f4", "int32", "f4", "O", "", 0, None, ["float32"]]
+)
 def test_values_of_another_type_are_rejected(dtype: object) -> None:
     assert reason(sealed(changed(PARCEL, DTYPE, dtype), BODY)) is Reason.DTYPE
 
@@ -224,7 +226,12 @@ def test_the_sender_is_named_once_the_seal_is_checked() -> None:
     assert caught.value.origin == 7
     with pytest.raises(Rejected) as caught:
         CODEC.decode([sealed(PARCEL, BODY)[0], BODY[::-1]])
-    assert caught.value.origin is None, "nothing in a damaged frame can be believed"
+    assert caught.value.origin == 7, "the header is sealed by itself: only the values are damaged"
+    frames = sealed(PARCEL, BODY)
+    with pytest.raises(Rejected) as caught:
+        CODEC.decode([frames[0][:-1] + bytes([frames[0][-1] ^ 1]), BODY])
+    assert caught.value.reason is Reason.CHECKSUM
+    assert caught.value.origin is None, "nothing in a damaged header can be believed"
 
 
 def test_a_lie_about_a_length_allocates_nothing() -> None:

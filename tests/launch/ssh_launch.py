@@ -19,7 +19,7 @@ from ssh_server import inside
 
 SCRIPT = Path(__file__).with_name("ssh_training.py")
 #: Seconds for anything that has to happen; generous, for loaded machines.
-SOON = 90.0
+SOON = 60.0
 
 
 class Launch:
@@ -29,8 +29,8 @@ class Launch:
         self.directory = directory
         self.notes = directory / "notes"
         self.notes.mkdir(parents=True)
-        self.work = directory / "work"
-        self.work.mkdir()
+        self.work = directory / "place" / "work"
+        self.work.mkdir(parents=True)
         shutil.copy(SCRIPT, self.work / "train.py")
         self._lines: list[str] = []
         self._changed = threading.Condition()
@@ -80,7 +80,11 @@ class Launch:
     def open_gates(self) -> None:
         """Let the peers go on; waits for those that have not come yet."""
         for path in sorted(self.notes.glob("gate-*")):
-            path.write_bytes(b"go")
+            # In a thread, since nobody might ever come to read.
+            opening = threading.Thread(target=path.write_bytes, args=(b"go",), daemon=True)
+            opening.start()
+            opening.join(SOON)
+            assert not opening.is_alive(), f"nobody is at {path.name}:\n{self.output}"
 
     def said(self, *texts: str) -> None:
         """Wait until the launcher has printed all of these."""

@@ -23,6 +23,9 @@ from gossip.wire import VERSION
 
 NewServer = Callable[..., Server]
 
+# Longer than everything that a test waits for, so that what it started is cleaned up by the test itself.
+pytestmark = pytest.mark.timeout(240)
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
@@ -76,21 +79,25 @@ def with_changes(directory: Path, package: str, file: str, pattern: str, text: s
         source = Path(module.__path__[0])
         shutil.copytree(source, directory / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     changed = directory / package / file
-    if text:
-        changed.write_text(re.sub(pattern, text, changed.read_text(), count=1, flags=re.MULTILINE))
-        assert text in changed.read_text()
-    else:
-        changed.unlink()
+    changed.write_text(re.sub(pattern, text, changed.read_text(), count=1, flags=re.MULTILINE))
+    assert text in changed.read_text()
     return {"PYTHONPATH": f"{directory}:{os.environ.get('PYTHONPATH', '')}"}
+
+
+def program_file(path: Path, text: str) -> Path:
+    """Write a program for the shell."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
 
 
 def test_all_hosts_that_cannot_take_part_are_named_and_nothing_is_started(
     server: NewServer, keys: Keys, launching: Launch, tmp_path: Path
 ) -> None:
-    hidden = [launching.work] if ROOT else []
+    hidden = [launching.work.parent] if ROOT else []
     other = with_changes(tmp_path / "other", "gossip", "version.py", r'^__version__ = ".*"', '__version__ = "9.9"')
     wire = with_changes(tmp_path / "wire", "gossip", "wire.py", r"^VERSION = \d+", "VERSION = 999")
-    old = with_changes(tmp_path / "old", "launch", "agent.py", "", "")
+    bare = program_file(tmp_path / "bare", f'exec {sys.executable} -E -S "$@"')  # without any package
     cases = {
         "127.0.0.2": (server(address="127.0.0.2"), "", ""),
         "127.0.0.3": (
@@ -109,8 +116,8 @@ def test_all_hosts_that_cannot_take_part_are_named_and_nothing_is_started(
             f"speaks version 999 of the protocol, and here is {VERSION}",
         ),
         "127.0.0.6": (
-            server(address="127.0.0.6", environment=old),
-            "",
+            server(address="127.0.0.6"),
+            f"python={bare}",
             "has no gossip there, or an old one: pip install gossip-runtime==",
         ),
         "127.0.0.7": (
@@ -155,9 +162,7 @@ def test_an_unknown_host_key_is_told(server: NewServer, keys: Keys, launching: L
 def test_a_host_that_hangs_is_given_up_in_time(
     server: NewServer, keys: Keys, launching: Launch, tmp_path: Path
 ) -> None:
-    hangs = tmp_path / "hangs"
-    hangs.write_text("#!/bin/sh\nexec cat >/dev/null\n")
-    hangs.chmod(0o755)
+    hangs = program_file(tmp_path / "hangs", "exec cat >/dev/null")
     one = server()
     began = time.monotonic()
     launching.start(f"127.0.0.1:{one.port} python={hangs}\n", "--start-timeout", "2s", ssh=keys.ssh)
@@ -171,12 +176,10 @@ def test_a_host_that_hangs_is_given_up_in_time(
 def test_a_host_without_the_directory_uses_the_home_and_keeps_its_logs_there(
     server: NewServer, keys: Keys, launching: Launch, tmp_path: Path
 ) -> None:
-    one = server(hidden=[launching.work])
+    one = server(hidden=[launching.work.parent])
     shutil.copy(launching.work / "train.py", one.home)
     # A login shell that has something to say must not disturb either.
-    chatty = tmp_path / "chatty"
-    chatty.write_text(f'#!/bin/sh\necho "Welcome!"\necho "[]"\nexec {sys.executable} "$@"\n')
-    chatty.chmod(0o755)
+    chatty = program_file(tmp_path / "chatty", f'echo "Welcome!"; echo "[]"; exec {sys.executable} "$@"')
     launching.start(f"127.0.0.1:{one.port} slots=2 python={chatty}\n", ssh=keys.ssh)
     assert launching.ended() == 0, launching.output
     assert f"gossip: 127.0.0.1: warning: has no directory {launching.work}: peers run in {one.home}" in launching.output

@@ -34,8 +34,11 @@ Body = Callable[[Peer], Any]
 def patient(shard_bytes: int = 4 << 20, **settings: Any) -> Preset:
     """Return settings with which a synchronous peer waits for its neighbours, however busy the machine is."""
     found = presets.preset("loopback")
-    waits = {"wait_ceiling": LONGEST, "wait_floor": LONGEST, "resend_first": 5.0, "resend_ceiling": 5.0, **settings}
-    return replace(found, settings=replace(found.settings, **waits), shard_bytes=shard_bytes)
+    waits = {"wait_ceiling": LONGEST, "wait_floor": LONGEST, "resend_first": 5.0, "resend_ceiling": 5.0}
+    # Nor does anybody refuse a parcel of a neighbour that is some turns ahead.
+    room = {"inbox_bytes": 1 << 24, "neighbour_bytes": 1 << 24, "weight_cap": 100.0}
+    changed = replace(found.settings, **{**waits, **room, **settings})
+    return replace(found, settings=changed, shard_bytes=shard_bytes)
 
 
 class Meeting:

@@ -316,9 +316,7 @@ def test_attach_comes_once_and_in_time() -> None:
         ({"algorithm": "dpsgd", "topology": "one-peer-exponential"}, "use a symmetric topology"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused_before_anything_runs(
-    setting: dict[str, str], message: str
-) -> None:
+def test_settings_that_cannot_be_meant_are_refused_before_anything_runs(setting: dict[str, str], message: str) -> None:
     model = nn.Linear(2, 2)
     error = Meeting(3, **setting).run(
         lambda peer: peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1)) if peer.rank == 0 else None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from itertools import pairwise
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch

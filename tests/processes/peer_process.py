@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.transport import ZmqTransport
 from gossip.view import Roster
-from gossip.wire import Codec
+from gossip.wire import Buffer, Codec
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 #: Nothing here takes longer than this unless it hangs.
@@ -73,6 +73,18 @@ class VisibleCore(Core):
             event.look()  # type: ignore[attr-defined]
             return []
         return super().handle(event, now)
+
+
+class CountingTransport(ZmqTransport):
+    """A transport that counts the bytes which ZeroMQ took."""
+
+    taken = 0
+
+    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
+        sent = super().send(rank, frames)
+        if sent:
+            self.taken += sum(map(len, frames))
+        return sent
 
 
 class Reading:
@@ -155,7 +167,7 @@ class Peer:
         self._settings = Settings(**settings)  # type: ignore[arg-type]
         self._me = Address(rank, incarnation)
         pair = None if keys is None else KeyPair(keys[0].encode(), keys[1].encode())
-        self._transport = ZmqTransport(
+        self._transport = CountingTransport(
             LOOPBACK, keys=pair, admitted=[key.encode() for key in admitted], link=Link(**link)
         )
         roster = Roster(dict.fromkeys(range(members), 0), lambda n: topologies.parse(topology, n))
@@ -327,7 +339,11 @@ class Peer:
         return self._probe(
             lambda: (
                 vitals()
-                | {"outbox_bytes": sum(entry.parcel.values.nbytes for entry in self._core.outbox), "steps": self._steps}
+                | {
+                    "outbox_bytes": sum(entry.parcel.values.nbytes for entry in self._core.outbox),
+                    "taken": self._transport.taken,
+                    "steps": self._steps,
+                }
             )
         )
 

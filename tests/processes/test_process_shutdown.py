@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from harness import Swarm, all_of, closed, conserved, settle, steps
 from proxies import Proxies, until
@@ -91,34 +93,30 @@ def test_closing_before_any_handshake_is_over(proxies: Proxies, swarm: Swarm) ->
     ("model", "shard_bytes"), [(16 << 20, 4 << 20), (2 << 20, 32 << 10)], ids=["large shards", "small shards"]
 )
 def test_a_sender_keeps_within_bounds_while_its_receiver_stands_still(
-    proxies: Proxies, swarm: Swarm, model: int, shard_bytes: int
+    swarm: Swarm, model: int, shard_bytes: int
 ) -> None:
     """Two hundred resend periods: the same parcels again and again, and no more than one copy of each may queue."""
-    proxies.set_up(through=lambda origin, _target: origin == 0)
     peers = swarm.start(
         2,
         size=model // 8,
         shard_bytes=shard_bytes,
         topology="ring",
         algorithm="adpsgd",
-        route=proxies.route,
         settings={"resend_first": 0.02, "resend_floor": 0.02, "resend_ceiling": 0.02, "inbox_bytes": 4 * model},
     )
     sender, receiver = peers
     steps(peers, 2)
     settle(peers)
     before = sender.ask("vitals")
-    link = proxies.links[0, 1]
-    crossed = link.count.forwarded
     receiver.stop()
     steps([sender], 200, pause=0.02)
     full = sender.ask("vitals")
     assert 0 < full["outbox_bytes"] <= 2 * model
     assert full["memory"] < before["memory"] + 2 * model + (4 << 20), "copies pile up"
-    assert len(full["files"]) == len(before["files"])
+    # A copy in ZeroMQ, and whatever went into the buffers of the system: what has left may be sent again.
+    system = sum(int(Path(f"/proc/sys/net/ipv4/tcp_{way}mem").read_text().split()[-1]) for way in "rw")
+    assert full["taken"] - before["taken"] < 2 * model + 2 * system, "copies were queued"
+    assert len(full["files"]) <= len(before["files"]) + 2, "a connection more may just be made anew"
     receiver.proceed()
-    books = settle(peers)
-    conserved(books, model // 8, shard_bytes)
-    # One copy in ZeroMQ, and what the system's buffers hold on both sides of the proxy.
-    assert link.count.forwarded - crossed < 3 * model + (32 << 20), "copies were queued"
+    conserved(settle(peers), model // 8, shard_bytes)
     closed(peers)

@@ -1,0 +1,169 @@
+"""What a worker of a swarm can be asked to do: train a real network, or one that only has a size and takes time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.engine_worker import cpu_seconds, peak_rss
+from benchmarks.fashion_data import small_network, test_images, train_images
+from benchmarks.processes import Answer
+from benchmarks.swarm_methods import Method, method
+from peers.sampler import PeerSampler
+
+__all__ = ["JOBS"]
+
+#: Parameters of the emulated model come in pieces of this many bytes, as those of a real one do.
+_PIECE = 1 << 18
+
+
+class Emulated(nn.Module):
+    """Parameters of so many bytes that are all trained, at next to no cost."""
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__()
+        pieces = max(1, nbytes // _PIECE)
+        self.pieces = nn.ParameterList([nn.Parameter(torch.zeros(nbytes // pieces // 4)) for _ in range(pieces)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return something that depends on all parameters."""
+        return x * torch.stack([piece.sum() for piece in self.pieces]).sum()
+
+
+def emulated(rank: int, n: int, task: dict[str, Any]) -> Answer:
+    """Train a model that is as large as told, with steps that take as long as told.
+
+    The task says ``nbytes``, ``compute`` (seconds of a step), ``steps``, ``warmup`` (steps that are not counted), and
+    perhaps ``slow``, a rank that takes ``factor`` times as long. A slow peer does fewer steps: all end together.
+    """
+    slow = task.get("slow") == rank
+    factor = float(task.get("factor", 4)) if slow else 1.0
+    steps = task["steps"]
+    asynchronous = task["method"] != "ddp"
+    if slow and asynchronous:
+        steps = max(task["warmup"] + 1, math.ceil(steps / factor))
+    base = peak_rss()
+    way = method(rank, n, task)
+    model = Emulated(task["nbytes"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    training = way.attach(model, optimizer)
+    marks, cpu = [], 0.0
+    for step in range(steps + 1):
+        if step == task["warmup"]:
+            cpu = cpu_seconds()
+        marks.append(time.monotonic())
+        if step == steps:
+            break
+        began = time.monotonic()
+        loss = training(torch.ones(()))
+        time.sleep(task["compute"])
+        if slow and not asynchronous:
+            time.sleep((factor - 1) * (time.monotonic() - began))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    cpu = cpu_seconds() - cpu
+    if task.get("linger"):
+        time.sleep(task["linger"])  # whoever is not done yet should not find itself alone
+    peak = peak_rss()
+    way.close()
+    marks = marks[task["warmup"] :]
+    counted = len(marks) - 1
+    return {
+        "step_seconds": (marks[-1] - marks[0]) / counted,
+        "step_each": [after - before for before, after in itertools.pairwise(marks)],
+        "cpu_seconds": cpu / counted,
+        "base_rss_mib": base,
+        "peak_rss_mib": peak,
+        **_noted(rank, task),
+    }
+
+
+def _noted(rank: int, task: dict[str, Any]) -> Answer:
+    """Return means over the counted steps of what a peer wrote down, if it was told where to."""
+    run_dir = task.get("setup", {}).get("run_dir")
+    if not run_dir or task["method"] in ("ddp", "alone"):
+        return {}
+    lines = (Path(run_dir) / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()
+    noted = [json.loads(line) for line in lines][task.get("warmup", 0) :]
+    means = ("wait_seconds", "weight", "bytes_sent")
+    return {name: sum(line[name] for line in noted) / len(noted) for name in means}
+
+
+def fashion(rank: int, n: int, task: dict[str, Any]) -> Answer:
+    """Train a small network on Fashion-MNIST, and return the accuracy of what all have agreed on."""
+    torch.manual_seed(task["seed"])
+    images, labels = train_images()
+    order = _batches(PeerSampler(len(images), rank, n, task["seed"]), task["batch"])
+    model = small_network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=task["lr"], momentum=0.9, nesterov=True)
+    steps = task["steps"]
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _schedule(step, steps))
+    way: Method = method(rank, n, task)
+    training = way.attach(model, optimizer)
+    began = time.monotonic()
+    for _ in range(steps):
+        batch = next(order)
+        inputs = (images[batch].float() - 73.0) / 90.0
+        loss = functional.cross_entropy(training(inputs), labels[batch])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        scheduler.step()
+    seconds = time.monotonic() - began
+    own = _accuracy(model) if rank == 0 else None
+    apart = way.agree()
+    agreed = _accuracy(model) if rank == 0 else None
+    way.close()
+    stretches = getattr(way, "stretches", [])
+    return {
+        "accuracy": agreed,
+        "own": own,
+        "apart": apart,
+        "seconds": seconds,
+        "stretch": sum(stretches) / len(stretches) if stretches else 1.0,
+        "stretched": sum(one > 1.01 for one in stretches) / len(stretches) if stretches else 0.0,
+        **_noted(rank, task),
+    }
+
+
+def _schedule(step: int, steps: int) -> float:
+    """A short warm-up, then half a cosine down to 0."""
+    warm = max(1, steps // 20)
+    return min(1.0, (step + 1) / warm) * (1 + math.cos(math.pi * step / steps)) / 2
+
+
+def _batches(sampler: PeerSampler, size: int) -> Iterator[Tensor]:
+    """Yield batches of this rank's part of the data, without end."""
+    batch: list[int] = []
+    epoch = 0
+    while True:
+        sampler.set_epoch(epoch)
+        for index in sampler:
+            batch.append(index)
+            if len(batch) == size:
+                yield torch.tensor(batch)
+                batch = []
+        epoch += 1
+
+
+def _accuracy(model: nn.Module) -> float:
+    """Return the share of the test images that are named right, in %."""
+    images, labels = test_images()
+    model.eval()
+    with torch.no_grad():
+        found = torch.cat([model((part.float() - 73.0) / 90.0).argmax(1) for part in torch.split(images, 500)])
+    model.train()
+    return 100 * (found == labels).float().mean().item()
+
+
+JOBS: dict[str, Callable[[int, int, dict[str, Any]], Answer]] = {"emulated": emulated, "fashion": fashion}

@@ -1,0 +1,123 @@
+"""The ways to train together that benchmarks compare: a peer of ours, or gloo's all-reduce by torch's DDP.
+
+All find the others at MASTER_ADDR:MASTER_PORT, and all are given the same model, optimizer and data.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import peers
+from peers.moves import LONGEST
+
+__all__ = ["Method", "free_port", "method"]
+
+_PATIENCE = timedelta(seconds=120)
+
+
+class Method(Protocol):
+    """A way to train together with others."""
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+        """Take the model and return the one to call; all start from the same weights."""
+
+    def agree(self) -> float:
+        """Make the model that of all; return how far apart they still are."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Gossip:
+    """A peer."""
+
+    def __init__(self, rank: int, n: int, task: dict[str, Any]) -> None:
+        environment = {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(n),
+            "MASTER_ADDR": task["address"],
+            "MASTER_PORT": str(task["port"]),
+        }
+        self.peer = peers.join(environment, algorithm=task["method"], **task.get("setup", {}))
+        #: By how much each move was to be longer, (w + o) / w; see `peers.moves`.
+        self.stretches: list[float] = []
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+        """Attach; the model stays what it is."""
+        self.peer.attach(model, optimizer)
+        moves = self.peer._moves
+        assert moves is not None
+        stretch = moves._stretch
+
+        def watched(shard: int) -> float:
+            self.stretches.append(min(stretch(shard), LONGEST))
+            return self.stretches[-1]
+
+        moves._stretch = watched
+        return model
+
+    def agree(self) -> float:
+        """Mix until all agree."""
+        return self.peer.consensus()
+
+    def close(self) -> None:
+        """Leave the swarm."""
+        self.peer.close()
+
+
+class AllReduce:
+    """One of the processes that torch's DDP keeps equal."""
+
+    def __init__(self, rank: int, n: int, task: dict[str, Any]) -> None:
+        os.environ["GLOO_SOCKET_IFNAME"] = task.get("interface", "lo")
+        where = f"tcp://{task['address']}:{task['port']}"
+        dist.init_process_group("gloo", init_method=where, rank=rank, world_size=n, timeout=_PATIENCE)
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:  # noqa: ARG002
+        """Wrap the model; the optimizer has its parameters already."""
+        return nn.parallel.DistributedDataParallel(model)
+
+    def agree(self) -> float:
+        """Wait for the others: they are equal."""
+        dist.barrier()
+        return 0.0
+
+    def close(self) -> None:
+        """End the group."""
+        dist.destroy_process_group()
+
+
+class Alone:
+    """Nobody else: what the loop costs by itself."""
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:  # noqa: ARG002
+        """Do nothing."""
+        return model
+
+    def agree(self) -> float:
+        """Do nothing."""
+        return 0.0
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def method(rank: int, n: int, task: dict[str, Any]) -> Method:
+    """Return the way that a task names: ``ddp``, ``alone``, or an algorithm of ours."""
+    if task["method"] == "ddp":
+        return AllReduce(rank, n, task)
+    return Alone() if task["method"] == "alone" else Gossip(rank, n, task)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

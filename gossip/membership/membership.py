@@ -1,0 +1,381 @@
+"""Membership of one peer, without a coordinator, a socket, a clock or a thread: SWIM with Lifeguard's lessons.
+
+Theory of operation. Each peer holds a record of every rank it has heard of. In each interval it probes one member
+(`probes`); one that answers neither it nor its helpers is *suspect*, which everybody hears; a suspect that does not
+refute in time is *dead*. Statements are merged by one order (`record`), so all come to believe the same:
+
+    alive   --no answer------------> suspect     the accuser tells; others may confirm, which shortens the time
+    suspect --refutation-----------> alive       by the suspect alone, who counts its refutations
+    suspect --time over------------> dead        final for this life: the core takes back what was on its way to it
+    any     --Leave----------------> left        final as well, said by the one that goes
+    dead, left --a later life------> alive       the bearer hears that its life is over (`LifeOver`), and takes the next
+    alive  <--late, in time--------> slow        as one peer sees it; never passed on, never a step towards death
+
+News travel as updates on probes and answers, on whatever the layer above sends (`piggyback`, `absorb`), and, while
+there are any, in messages of their own to a few random members. What they miss is found by comparing digests of the
+tables with a random member now and then, and so is the other side of a partition, by greeting the dead.
+
+A peer that was not called when its deadline was due was asleep: stopped, suspended, starved. It then knows nothing
+about the others, so all its own deadlines are put off by as long as it slept, and a little longer, for its mail.
+
+Effects are in the order in which they arose. `handle` raises `Rejected` for a body that cannot be meant, with nothing
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gossip.errors import Reason, Rejected
+from gossip.membership import bodies, events
+from gossip.membership.admission import Admission
+from gossip.membership.bodies import Envelope, Said, Update
+from gossip.membership.codec import BODY_LIMIT, decode, decode_updates, encode_updates
+from gossip.membership.events import Effect, Event
+from gossip.membership.opinions import Opinions
+from gossip.membership.post import Post
+from gossip.membership.probes import Probes
+from gossip.membership.record import LIFE_LIMIT, Record, State
+from gossip.membership.settings import MembershipSettings
+from gossip.membership.table import MEMBERS_LIMIT
+from gossip.membership.timers import Timers
+from topologies.draws import draw
+
+__all__ = ["Membership"]
+
+#: What the header of an array of updates takes.
+_HEADER = 5
+
+
+class Membership:
+    """What one peer believes of all others. Feed it with `handle`; call it again no later than `deadline`."""
+
+    def __init__(
+        self,
+        me: Record,
+        settings: MembershipSettings,
+        seed: int,
+        now: float,
+        known: Mapping[int, Record] | None = None,
+    ) -> None:
+        """Make the membership of the peer ``me``.
+
+        Args:
+            me: this peer's own record.
+            settings: see `MembershipSettings`.
+            seed: of the run; each peer draws by its own rank.
+            now: the time.
+            known: members that this peer knows from the start, as those of a launched swarm do. Others `Join`.
+        """
+        wrong = me.wrong()
+        if wrong:
+            raise ValueError(f"this peer's own record has {wrong}")
+        self._settings = settings
+        self._now = now
+        self._effects: list[Effect] = []
+        self._timers = Timers()
+        keys = (seed, me.rank)
+        self._opinions = Opinions(me, known or {}, settings, draw(*keys), self._timers, self._effects)
+        self._post = Post(self._opinions, settings, self._effects)
+        self._probes = Probes(self._opinions, self._post, settings, self._timers)
+        self._admission = Admission(self._opinions, self._post, settings, self._timers, self._probes.next_sequence)
+        #: The highest life of ours that others hold for over, and who said so (-1: nobody we could answer).
+        self._over, self._over_by = -1, -1
+        #: Whether we have compared tables since we were let in; true from the start for those who did not join.
+        self._compared = True
+        self._gone = False
+        self._grace_at = now - settings.interval
+        # Not all at once: peers that start together would probe together for ever.
+        for number, (what, every) in enumerate(
+            (("probe", settings.interval), ("sync", settings.sync_interval), ("revisit", settings.revisit_interval))
+        ):
+            self._timers.set(what, now + every * (draw(*keys, number) / 2**64))
+
+    # What is believed
+
+    @property
+    def me(self) -> Record:
+        """The own record."""
+        return self._opinions.me
+
+    @property
+    def health(self) -> int:
+        """How unwell this peer finds itself: 0 is well."""
+        return self._probes.health.score
+
+    def members(self) -> list[Record]:
+        """Return all whose lives are not over, this peer included, by rank."""
+        living = [self._opinions.seen(record) for record in self._opinions.table if not record.final]
+        return sorted(living, key=lambda record: record.rank)
+
+    def record(self, rank: int) -> Record | None:
+        """Return what is believed of a rank, dead or alive; None: nothing."""
+        record = self._opinions.table.get(rank)
+        return None if record is None else self._opinions.seen(record)
+
+    # Events in, effects out
+
+    @property
+    def deadline(self) -> float | None:
+        """When a `Tick` is due, if nothing else happens before; None: never."""
+        return self._timers.earliest
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take in an event and return what is to be done about it, in that order."""
+        now = max(now, self._now)
+        envelope = None
+        if isinstance(event, events.Received):
+            envelope = decode(event.body, event.origin)
+            self._check(event.origin, envelope)
+        if self._gone:
+            return []
+        self._notice_sleep(now)
+        match event:
+            case events.Received(origin=origin) if envelope is not None:
+                self._receive(origin, envelope, now)
+            case events.Tick():
+                self._run_timers(now)
+            case events.Heard(rank, incarnation):
+                self._heard(rank, incarnation, 0, now)
+            case events.ReportSlow(rank, slow):
+                self._opinions.refuse_to_wait(rank, slow)
+            case events.Join(contacts):
+                self._join(contacts, now)
+            case events.Reincarnated(incarnation):
+                self._reincarnated(incarnation, now)
+            case events.Leave():
+                self._leave(now)
+        return self._done(now)
+
+    def heard(self, rank: int, incarnation: int, now: float) -> list[Effect]:
+        """Take in that anything at all came from a member: the event `Heard`, for those who have many."""
+        return self.handle(events.Heard(rank, incarnation), now)
+
+    def piggyback(self, budget: int) -> bytes:
+        """Return news for a message that goes to some member anyway, at most so many bytes; none: nothing to tell."""
+        budget = min(budget, BODY_LIMIT) - _HEADER
+        repeats = self._settings.repeats_for(self._opinions.table.living)
+        updates = self._opinions.updates.take(budget, repeats) if budget > 0 and not self._gone else []
+        return encode_updates(updates) if updates else b""
+
+    def absorb(self, body: bytes, now: float) -> list[Effect]:
+        """Take in what another's `piggyback` returned."""
+        updates = decode_updates(body)
+        self._check_room(updates, None)
+        if self._gone:
+            return []
+        now = max(now, self._now)
+        self._notice_sleep(now)
+        self._learn(updates, -1, now)
+        return self._done(now)
+
+    def _done(self, now: float) -> list[Effect]:
+        self._now = now
+        living = self._opinions.table.living > 1 and not self._gone
+        if living and len(self._opinions.updates) and not self._timers.pending("spread"):
+            self._timers.set("spread", now + self._settings.spread_interval)
+        effects = list(self._effects)
+        self._effects.clear()
+        return effects
+
+    # Time
+
+    def _notice_sleep(self, now: float) -> None:
+        due = self._timers.earliest
+        slept = now - due if due is not None else 0.0
+        if slept <= self._settings.timeout_floor:
+            return
+        if now - self._grace_at >= self._settings.interval:  # otherwise who is always late would never do anything
+            self._grace_at = now
+            slept += self._settings.timeout_floor
+        self._timers.put_off(slept)
+        self._opinions.put_off(slept)
+        self._probes.slept()
+
+    def _run_timers(self, now: float) -> None:
+        while timer := self._timers.pop(now):
+            what, about = timer
+            if what == "probe":
+                self._probes.interval_over(now)
+            elif what == "helpers":
+                self._probes.ask_helpers()
+            elif what == "nack":
+                self._probes.no_answer_yet(about)
+            elif what == "errand":
+                self._probes.end_errand(about)
+            elif what == "suspect":
+                self._opinions.give_up(about, now)
+            elif what == "spread":
+                for rank in self._opinions.table.some(self._settings.fanout) if len(self._opinions.updates) else ():
+                    self._post.say(rank, bodies.News())
+            elif what == "sync":
+                self._sync(now)
+            elif what == "revisit":
+                self._revisit(now)
+            elif what == "ask":
+                self._admission.ask(now)
+            else:
+                assert what == "check", what
+                self._admission.unanswered(about, now)
+
+    def _sync(self, now: float) -> None:
+        """Compare tables with somebody."""
+        self._timers.set("sync", now + self._settings.sync_for(self._opinions.table.living))
+        for rank in self._opinions.table.some(1):
+            self._say_digest(rank, answer=False)
+
+    def _revisit(self, now: float) -> None:
+        """Greet one of the dead: it may have been cut off."""
+        self._timers.set("revisit", now + self._settings.revisit_interval)
+        rank = self._opinions.table.a_dead_one()
+        if rank is not None:
+            self._post.say(rank, bodies.Ping(self._probes.next_sequence()))
+
+    def _say_digest(self, rank: int, *, answer: bool) -> None:
+        self._post.say(rank, bodies.Digest(self._opinions.table.digest(), answer))
+
+    # Receiving
+
+    def _check(self, origin: int, envelope: Envelope) -> None:
+        if origin == self.me.rank and not isinstance(envelope.said, bodies.Ask | bodies.Taken | bodies.Behind):
+            raise Rejected(Reason.STRANGER, "from our own rank", origin)
+        self._check_room(envelope.updates, origin)
+
+    def _check_room(self, updates: tuple[Update, ...], origin: int | None) -> None:
+        table = self._opinions.table
+        if len(table) + len(updates) > MEMBERS_LIMIT:
+            new = {update.record.rank for update in updates if table.get(update.record.rank) is None}
+            if len(table) + len(new) > MEMBERS_LIMIT:
+                raise Rejected(Reason.OVERSIZED, f"more than {MEMBERS_LIMIT} ranks", origin)
+
+    def _receive(self, origin: int, envelope: Envelope, now: float) -> None:
+        said = envelope.said
+        if isinstance(said, bodies.Ask):
+            if not self._admission.asking:
+                newcomer = Record(origin, envelope.incarnation, 0, State.ALIVE, said.endpoint, said.key)
+                self._admission.asked(newcomer, now)
+            return
+        changed = self._learn(envelope.updates, origin, now)
+        if isinstance(said, bodies.Welcome | bodies.Behind | bodies.Taken):
+            self._answered_ask(origin, said, now)
+            return
+        self._heard(origin, envelope.incarnation, envelope.refutations, now)
+        if self._admission.asking:
+            return  # not a member yet: whoever pings this rank means another
+        match said:
+            case bodies.Ping(sequence):
+                self._post.say(origin, bodies.Ack(sequence))
+            case bodies.Ack(sequence):
+                self._probes.acknowledged(origin, sequence, now)
+                self._admission.acknowledged(sequence)
+            case bodies.Nack(sequence):
+                self._probes.not_acknowledged(origin, sequence)
+            case bodies.Errand():
+                self._probes.run_errand(origin, said, now)
+            case bodies.Digest(sums, answer):
+                self._compare(origin, sums, answer, now)
+            case bodies.Holdings():
+                if changed:  # there may be more, there or elsewhere: these spread as rumours do, only in bulk
+                    self._timers.sooner("sync", now + self._settings.interval)
+                if not envelope.updates:
+                    self._have_compared()
+
+    def _compare(self, origin: int, sums: bytes, answer: bool, now: float) -> None:
+        differing = self._opinions.table.differing(sums)
+        if answer:
+            self._have_compared()
+        if differing or not answer:
+            self._post.hand_over(origin, differing)
+        if differing and not answer:
+            self._say_digest(origin, answer=True)
+        if differing:
+            self._timers.sooner("sync", now + self._settings.interval)
+
+    def _have_compared(self) -> None:
+        if not self._compared:
+            self._compared = True
+            self._effects.append(events.Joined())
+
+    def _heard(self, rank: int, incarnation: int, refutations: int, now: float) -> None:
+        record = self._opinions.table.get(rank)
+        if rank == self.me.rank or record is None:
+            return
+        if incarnation >= record.incarnation and not (record.final and incarnation == record.incarnation):
+            self._probes.heard(rank)
+        if self._opinions.heard(rank, incarnation, refutations, now):
+            self._post.say(rank, bodies.News(), tell=rank)
+
+    # About ourselves
+
+    def _learn(self, updates: tuple[Update, ...], origin: int, now: float) -> bool:
+        changed = False
+        for update in updates:
+            if update.record.rank == self.me.rank:
+                self._learn_of_ourselves(update, origin, now)
+            else:
+                changed |= self._opinions.learn(update, now)
+        return changed
+
+    def _learn_of_ourselves(self, update: Update, origin: int, now: float) -> None:
+        me, said = self.me, update.record
+        if self._admission.asking or not said.beats(me):
+            return  # before we are welcome, who bears this rank is another
+        if said.incarnation == me.incarnation and said.state is State.SUSPECT:
+            if said.refutations + 1 < LIFE_LIMIT:
+                self._probes.health.worse()
+                self._opinions.put(replace(me, refutations=said.refutations + 1), now)
+                for rank in update.accusers:
+                    if rank != me.rank and self._opinions.table.lives(rank):
+                        self._post.say(rank, bodies.News(), tell=me.rank)
+        elif not said.final and not said.same_process(me):
+            self._admission.settled()
+            reason = f"rank {me.rank} is taken: {said.endpoint} has it in life {said.incarnation}"
+            self._effects.append(events.Refused(f"{reason}, and we have it in life {me.incarnation} at {me.endpoint}"))
+        else:
+            self._end_life(said.incarnation, origin)
+
+    def _end_life(self, incarnation: int, origin: int) -> None:
+        if incarnation > self._over:
+            self._over, self._over_by = incarnation, origin
+            self._effects.append(events.LifeOver(incarnation))
+
+    def _reincarnated(self, incarnation: int, now: float) -> None:
+        if incarnation <= max(self.me.incarnation, self._over):
+            raise ValueError(f"life {incarnation} is not later than {max(self.me.incarnation, self._over)}")
+        self._opinions.put(replace(self.me, incarnation=incarnation, refutations=0, state=State.ALIVE), now)
+        if self._admission.asking:
+            self._admission.ask(now)
+        elif self._over_by >= 0:  # it may have been cut off from us: compare tables, both sides have news
+            self._say_digest(self._over_by, answer=False)
+
+    # Joining and leaving
+
+    def _join(self, contacts: Sequence[Record], now: float) -> None:
+        wrong = [f"contact {contact.rank}: {contact.wrong()}" for contact in contacts if contact.wrong()]
+        if wrong or not contacts:
+            raise ValueError("; ".join(wrong) or "nobody to ask: give the endpoint of a member")
+        self._admission.join(contacts, now)
+
+    def _leave(self, now: float) -> None:
+        self._gone = True
+        self._opinions.put(self.me.become(State.LEFT), now)
+        self._timers.clear()
+        living = self._opinions.table.living
+        for rank in self._opinions.table.some(self._settings.repeats_for(living)):
+            self._post.say(rank, bodies.News(), tell=self.me.rank)
+
+    def _answered_ask(self, origin: int, said: Said, now: float) -> None:
+        if not self._admission.asking:
+            return
+        match said:
+            case bodies.Welcome(incarnation) if incarnation == self.me.incarnation:
+                self._admission.settled()
+                self._compared = False
+                self._say_digest(origin, answer=False)
+                self._timers.set("sync", now + self._settings.interval)
+            case bodies.Behind(incarnation) if incarnation >= self.me.incarnation:
+                self._end_life(incarnation, origin)
+            case bodies.Taken(reason):
+                self._admission.settled()
+                self._effects.append(events.Refused(reason))

@@ -1,0 +1,174 @@
+"""What this peer believes of each member, how that changes, and what is told of it.
+
+Statements are merged by the order of `gossip.membership.record`, whoever makes them. Each that changes something here
+is passed on. A suspect becomes dead when its time is over (`gossip.membership.suspicion`).
+
+*Slow* is this peer's own finding, by the lateness that the layer above sees or by late answers to probes, and is kept
+beside the records: two peers may well differ about it, for it is as much about the path as about the member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gossip.membership.bodies import Update
+from gossip.membership.codec import pack_update
+from gossip.membership.events import Effect, StateChanged
+from gossip.membership.record import Record, State
+from gossip.membership.settings import MembershipSettings
+from gossip.membership.suspicion import Suspicion
+from gossip.membership.table import Table
+from gossip.membership.timers import Timers
+from gossip.membership.updates import Updates
+
+__all__ = ["Opinions"]
+
+#: A member is slow after so many late answers to our probes in a row.
+_LATE_ANSWERS = 2
+
+
+class Opinions:
+    """The table, the suspicions, and the news that follow."""
+
+    def __init__(
+        self,
+        me: Record,
+        known: Mapping[int, Record],
+        settings: MembershipSettings,
+        seed: int,
+        timers: Timers,
+        effects: list[Effect],
+    ) -> None:
+        self.table = Table(me, known, seed)
+        self.updates = Updates()
+        self._me = me.rank
+        self._settings = settings
+        self._timers = timers
+        self._effects = effects
+        self._suspicions: dict[int, Suspicion] = {}
+        self._reported_slow: set[int] = set()
+        #: Late answers in a row, by rank.
+        self._late: dict[int, int] = {}
+        #: When a member that is wrong about itself was last told so.
+        self._told: dict[int, float] = {}
+
+    @property
+    def me(self) -> Record:
+        """The own record."""
+        record = self.table.get(self._me)
+        assert record is not None
+        return record
+
+    def seen(self, record: Record) -> Record:
+        """Return the record as the layer above sees it."""
+        slow = record.rank in self._reported_slow or self._late.get(record.rank, 0) >= _LATE_ANSWERS
+        return record.become(State.SLOW) if slow and record.state is State.ALIVE else record
+
+    def packed(self, record: Record) -> bytes:
+        """Return a record that is held here as others are told of it."""
+        suspicion = self._suspicions.get(record.rank)
+        return pack_update(record, tuple(suspicion.accusers) if suspicion else ())
+
+    def learn(self, update: Update, now: float) -> bool:
+        """Take in a statement about another member; return whether it changed anything."""
+        record, before = update.record, self.table.get(update.record.rank)
+        newer = record.beats(before)
+        if newer:
+            self.put(record, now)
+        elif before is None or record.precedence != before.precedence:
+            return False
+        suspicion = self._suspicions.get(record.rank)
+        confirmed = suspicion is not None and suspicion.confirm(update.accusers)
+        if suspicion is not None:
+            self._timers.set("suspect", suspicion.ends_at, record.rank)
+        if newer or confirmed:
+            self.updates.add(record.rank, self.packed(record))
+        return newer
+
+    def put(self, record: Record, now: float) -> None:
+        """Hold a record, ours or another's, pass it on, and say so if it looks different to the layer above."""
+        rank, before = record.rank, self.table.get(record.rank)
+        old = self.seen(before) if before is not None else None
+        if self._suspicions.pop(rank, None) is not None:
+            self._timers.drop("suspect", rank)
+        if before is None or before.incarnation != record.incarnation or record.final:
+            self._reported_slow.discard(rank)
+            self._late.pop(rank, None)
+            self._told.pop(rank, None)
+        self.table.put(record)
+        if record.state is State.SUSPECT:
+            least = self._settings.suspicion_least(self.table.living)
+            expected = min(self._settings.confirmations, self.table.living - 2)
+            self._suspicions[rank] = Suspicion(now, least, self._settings.suspicion_spread * least, expected)
+        self.updates.add(rank, self.packed(record))
+        if rank != self._me:
+            self._say_if_changed(record, old)
+
+    def accuse(self, rank: int, now: float) -> None:
+        """Suspect a member that answered neither us nor the helpers, or confirm the suspicion of others."""
+        record = self.table.get(rank)
+        if record is not None and not record.final:
+            self.learn(Update(record.become(State.SUSPECT), (self._me,)), now)
+
+    def give_up(self, rank: int, now: float) -> None:
+        """Declare a suspect dead whose time is over."""
+        record = self.table.get(rank)
+        if record is not None and record.state is State.SUSPECT:
+            self.learn(Update(record.become(State.DEAD)), now)
+
+    def heard(self, rank: int, incarnation: int, refutations: int, now: float) -> bool:
+        """Take in a sign of life; return whether the member should be told what is believed of it here.
+
+        A suspect stays one until it refutes, since nobody else can tell the others that it lives; but its time starts
+        anew, and we pass the suspicion on no longer.
+        """
+        record = self.table.get(rank)
+        if record is None:
+            return False
+        if record.state is State.ALIVE and (incarnation, refutations) <= (record.incarnation, record.refutations):
+            return incarnation < record.incarnation and self._may_tell(rank, now)
+        alive = replace(record, incarnation=incarnation, refutations=refutations, state=State.ALIVE)
+        if self.learn(Update(alive), now):
+            return False
+        suspicion = self._suspicions.get(rank)
+        if suspicion is not None and incarnation == record.incarnation:
+            suspicion.since = now
+            self._timers.set("suspect", suspicion.ends_at, rank)
+            self.updates.drop(rank)
+        return self._may_tell(rank, now)
+
+    def refuse_to_wait(self, rank: int, slow: bool) -> None:
+        """Take in that the layer above finds a member slow, or no longer so."""
+        record = self.table.get(rank)
+        if record is not None and not record.final and rank != self._me:
+            old = self.seen(record)
+            (self._reported_slow.add if slow else self._reported_slow.discard)(rank)
+            self._say_if_changed(record, old)
+
+    def answered(self, rank: int, late: bool) -> None:
+        """Take in that a member answered our probe, in time or late."""
+        record = self.table.get(rank)
+        if record is not None and (late or rank in self._late):
+            old = self.seen(record)
+            if late:
+                self._late[rank] = self._late.get(rank, 0) + 1
+            else:
+                del self._late[rank]
+            self._say_if_changed(record, old)
+
+    def put_off(self, seconds: float) -> None:
+        """Leave out of all suspicions the time in which this peer slept. The timers are put off by the caller."""
+        for suspicion in self._suspicions.values():
+            suspicion.since += seconds
+
+    def _may_tell(self, rank: int, now: float) -> bool:
+        if now - self._told.get(rank, -float("inf")) < self._settings.timeout_floor:
+            return False  # it has been told a moment ago, and cannot have answered yet
+        self._told[rank] = now
+        return True
+
+    def _say_if_changed(self, record: Record, old: Record | None) -> None:
+        new = self.seen(record)
+        if old is None or replace(new, refutations=0) != replace(old, refutations=0):
+            self._effects.append(StateChanged(new, old))

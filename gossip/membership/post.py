@@ -1,0 +1,60 @@
+"""What is sent: bodies with updates attached, as effects."""
+
+from __future__ import annotations
+
+from gossip.membership.bodies import Holdings, Said
+from gossip.membership.codec import BODY_LIMIT, encode
+from gossip.membership.events import Effect, Send
+from gossip.membership.opinions import Opinions
+from gossip.membership.record import Record, State
+from gossip.membership.settings import MembershipSettings
+
+__all__ = ["Post"]
+
+#: What a body needs beside its updates: the fields of the longest, and what frames them.
+_ROOM = 1024
+
+
+class Post:
+    """Writes for one peer."""
+
+    def __init__(self, opinions: Opinions, settings: MembershipSettings, effects: list[Effect]) -> None:
+        self._opinions = opinions
+        self._settings = settings
+        self._effects = effects
+
+    def say(self, rank: int, said: Said, *, tell: int | None = None, endpoint: str = "") -> None:
+        """Send this to a rank, with news as far as they fit.
+
+        Whom we do not simply hold for alive is told first of all what we hold it for, so that it can refute, or take
+        a new life.
+
+        Args:
+            rank: the addressee.
+            said: what to say.
+            tell: a rank whose record goes with it in any case.
+            endpoint: where to, if not where the rank is known to be.
+        """
+        table, updates, settings = self._opinions.table, self._opinions.updates, self._settings
+        record = table.get(rank if tell is None else tell)
+        first: list[bytes] = []
+        if record is not None and (tell is not None or record.state is not State.ALIVE):
+            first = [self._opinions.packed(record)]
+        budget = settings.piggyback_bytes - sum(map(len, first))
+        leave_out = record.rank if first and record is not None else -1
+        news = updates.take(budget, settings.repeats_for(table.living), leave_out) if len(updates) else []
+        self._effects.append(Send(rank, encode(self._opinions.me, said, first + news), endpoint))
+
+    def hand_over(self, rank: int, records: list[Record]) -> None:
+        """Send records, in as many bodies as they need; an empty one if there are none."""
+        bodies: list[list[bytes]] = [[]]
+        room = BODY_LIMIT - _ROOM
+        for record in records:
+            packed = self._opinions.packed(record)
+            if len(packed) > room:
+                bodies.append([])
+                room = BODY_LIMIT - _ROOM
+            bodies[-1].append(packed)
+            room -= len(packed)
+        for updates in bodies:
+            self._effects.append(Send(rank, encode(self._opinions.me, Holdings(), updates)))

@@ -1,0 +1,170 @@
+"""Settings: arguments, else the environment of a launcher, else a swarm of one; and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import torch
+from swarms import nothing_left, reserved_ports
+
+import peers
+from gossip.errors import SettingsError
+from gossip.transport import TransportError, new_keys
+from peers.cards import RendezvousError
+from peers.setup import Setup, from_environment
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "3", "SLURM_LOCALID": "0"}
+
+
+def test_without_anything_a_peer_is_a_swarm_of_one() -> None:
+    setup = from_environment({})
+    assert (setup.rank, setup.world_size, setup.hosts, setup.run_dir) == (0, 1, (), "")
+
+
+def test_torchrun_comes_before_slurm_and_both_are_read() -> None:
+    torchrun = from_environment({**SLURM, **TORCHRUN})
+    assert (torchrun.rank, torchrun.world_size, torchrun.local_rank) == (1, 4, 1)
+    slurm = from_environment({**SLURM, "MASTER_ADDR": "a", "MASTER_PORT": "1"})
+    assert (slurm.rank, slurm.world_size, slurm.local_rank) == (2, 3, 0)
+    assert from_environment({"RANK": "0", "WORLD_SIZE": "1"}).local_rank == 0
+
+
+def test_an_environment_that_says_nonsense_is_named() -> None:
+    with pytest.raises(SettingsError, match="WORLD_SIZE='many', which is no number"):
+        from_environment({**TORCHRUN, "WORLD_SIZE": "many"})
+    with pytest.raises(SettingsError, match="SLURM_LOCALID='-1'"):
+        from_environment({**SLURM, "SLURM_LOCALID": "-1"})
+
+
+def test_arguments_come_before_the_environment_and_none_is_no_wish() -> None:
+    setup = from_environment(TORCHRUN).changed(rank=0, world_size=2, run="mine", topology=None)
+    assert (setup.rank, setup.world_size, setup.local_rank, setup.run) == (0, 2, 1, "mine")
+    assert setup.topology == Setup().topology
+    assert setup.environment["MASTER_PORT"] == "1"
+
+
+def test_hosts_say_how_many_there_are_and_one_string_is_one_item() -> None:
+    setup = Setup().changed(rank=2, hosts=["a:1", "b:2", "c:3"], faults="kill rank 1 at step 5")
+    assert (setup.world_size, setup.hosts) == (3, ("a:1", "b:2", "c:3"))
+    assert setup.faults == ("kill rank 1 at step 5",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rnak": 1}, "join has no argument 'rnak'; there are: .*rank"),
+        ({"environment": {}}, "join has no argument 'environment'"),
+        ({"rank": 3, "world_size": 3}, "ranks are 0 to 2, and this one is 3"),
+        ({"rank": -1, "world_size": 3}, "ranks are 0 to 2, and this one is -1"),
+        ({"hosts": ["a:1"], "world_size": 2}, "2 peers have as many hosts, not 1"),
+        ({"start_timeout": 0}, "start_timeout is above 0"),
+        ({"start_timeout": float("nan")}, "start_timeout is above 0"),
+        ({"checkpoint_every": -1, "run_dir": "x"}, "checkpoints come every 0"),
+        ({"checkpoint_keep": 0, "run_dir": "x"}, "at least one is kept"),
+        ({"checkpoint_every": 5}, "checkpoints need a place: say run_dir"),
+        ({"resume": True}, "checkpoints need a place: say run_dir"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Setup().changed(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"preset": "moon"}, "moon"),
+        ({"faults": "earthquake"}, "earthquake"),
+        ({"device": "abacus"}, "device is auto, cpu, cuda or cuda:1, not 'abacus'"),
+        ({"hosts": ["localhost"]}, "should read host:port"),
+        ({"hosts": ["localhost:99999"]}, "a port is a number from 0 to 65535"),
+        ({"bind": "0.0.0.0:0"}, "gossip keygen DIR.*or say insecure"),
+        ({"hosts": ["127.0.0.1:0"], "public_keys": [new_keys().public.decode()]}, "public keys without keys"),
+        ({"rank": 0, "world_size": 2}, "MASTER_ADDR and MASTER_PORT must be set for them to find each other"),
+    ],
+)
+def test_a_join_that_cannot_work_says_why_and_leaves_nothing(arguments: dict[str, object], message: str) -> None:
+    before = nothing_left()
+    with pytest.raises(SettingsError, match=message):
+        peers.join({}, **arguments)
+    assert nothing_left() == before
+
+
+def test_slurm_without_a_master_says_what_to_set_unless_hosts_are_listed() -> None:
+    with pytest.raises(SettingsError, match="3 peers, but MASTER_ADDR and MASTER_PORT must be set"):
+        peers.join(SLURM)
+    with reserved_ports(3) as ports, peers.join(SLURM, hosts=[f"127.0.0.1:{port}" for port in ports]) as peer:
+        assert (peer.rank, peer.world_size, peer.view) == (2, 3, (0, 1, 2))
+
+
+def test_a_master_in_the_environment_counts_for_ranks_that_are_arguments() -> None:
+    with reserved_ports(1) as ports:
+        environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
+        with pytest.raises(RendezvousError, match="rank 1 did not come"):
+            peers.join(environment, rank=0, world_size=2, start_timeout=0.2)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with peers.join({}) as peer:
+        taken = str(peer._transport.endpoint)
+        with pytest.raises(TransportError, match=f"cannot listen on {taken}"):
+            peers.join({}, bind=taken)
+
+
+def test_alone_a_peer_is_all_there_is() -> None:
+    with peers.join({}) as peer:
+        assert (peer.rank, peer.world_size, peer.view, peer.step, peer.samples) == (0, 1, (0,), 0, 0)
+        assert peer.device == torch.device("cpu") or torch.cuda.is_available()
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        peer.attach(model, optimizer)
+        seen = []
+        for batch in peer.batches(range(10), 4, 2):
+            seen += batch.tolist()
+            optimizer.step()
+        assert sorted(seen) == sorted([*range(10), *range(10)])
+        assert (peer.weight, peer.consensus()) == (1.0, 0.0)
+        assert peer.evaluate(lambda: 5) == (5, 5)
+
+
+def test_a_device_that_is_asked_for_is_taken() -> None:
+    with peers.join({}, device="meta") as peer:
+        assert peer.device == torch.device("meta")
+
+
+def test_the_launcher_tells_everything_and_hears_how_it_went() -> None:
+    before = nothing_left()
+    reading, write = os.pipe()
+    read, writing = os.pipe()
+    with reserved_ports(1) as ports:
+        setup = {"rank": 0, "world_size": 1, "run": "told", "bind": f"127.0.0.1:{ports[0]}", "seed": 7}
+        card = [0, f"127.0.0.1:{ports[0]}", None]
+        os.write(write, json.dumps({"setup": setup}).encode() + b"\n" + json.dumps({"cards": [card]}).encode() + b"\n")
+        environment = {"GOSSIP_CHANNEL": f"{reading},{writing}", **TORCHRUN}
+
+        def train() -> None:
+            with peers.join(environment, seed=None, local_rank=0) as peer:
+                assert (peer._setup.run, peer._setup.seed, peer.world_size) == ("told", 7, 1)
+                model = torch.nn.Linear(2, 1)
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                peer.attach(model, optimizer)
+                peer.log(loss=0.25)
+                peer._reported = 0.0
+                optimizer.step()
+                raise ArithmeticError("\N{GRINNING FACE}" * 1000)
+
+        with pytest.raises(ArithmeticError):
+            train()
+    told = [json.loads(line) for line in os.read(read, 1 << 16).splitlines()]
+    os.close(write)
+    os.close(read)
+    assert told[0] == {"card": card}
+    statuses = [one["status"] for one in told if "status" in one]
+    assert statuses[0]["state"] == "training"
+    assert statuses[0]["rank"] == 0
+    assert (statuses[-1]["step"], statuses[-1]["loss"], statuses[-1]["view"]) == (1, 0.25, 1)
+    assert told[-1]["ended"].startswith("failed: ArithmeticError: \N{GRINNING FACE}")
+    assert nothing_left() == before
