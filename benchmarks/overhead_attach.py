@@ -1,8 +1,8 @@
-"""A small ResNet trained alone, with and without `attach`, in blocks of steps that take turns.
+"""A small ResNet trained alone, with and without `attach`, in steps that take turns.
 
-    python -m benchmarks.overhead_attach BLOCKS STEPS
+    python -m benchmarks.overhead_attach STEPS
 
-Answers with one line of JSON: CPU and wall seconds per step of each block, without and with.
+Answers with one line of JSON: CPU and wall seconds of each step, without and with.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from benchmarks.engine_worker import say
 from benchmarks.fashion_data import resnet
 
 _BATCH = 32
+_WARMUP = 5
 
 
 class Training:
@@ -30,32 +31,32 @@ class Training:
         self.images = torch.randn(_BATCH, 1, 28, 28)
         self.labels = torch.randint(10, (_BATCH,))
 
-    def block(self, steps: int) -> tuple[float, float]:
-        """Train; return CPU seconds, of all threads, and wall seconds per step."""
+    def step(self) -> tuple[float, float]:
+        """Train one step; return its CPU seconds, of all threads, and wall seconds."""
         cpu, wall = time.process_time(), time.perf_counter()
-        for _ in range(steps):
-            loss = functional.cross_entropy(self.model(self.images), self.labels)
-            self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
-        return (time.process_time() - cpu) / steps, (time.perf_counter() - wall) / steps
+        loss = functional.cross_entropy(self.model(self.images), self.labels)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def main(blocks: int, steps: int) -> None:
+def main(steps: int) -> None:
     """Measure: without and with, with and without, and so on."""
     torch.set_num_threads(1)
     plain, attached = Training(), Training()
     with peers.join({}) as peer:
         peer.attach(attached.model, attached.optimizer)
-        plain.block(steps)
-        attached.block(steps)
+        for _ in range(_WARMUP):
+            plain.step()
+            attached.step()
         found: dict[str, list[tuple[float, float]]] = {"without": [], "with": []}
-        for block in range(blocks):
+        for step in range(steps):
             order = [("without", plain), ("with", attached)]
-            for name, training in order if block % 2 == 0 else reversed(order):
-                found[name].append(training.block(steps))
+            for name, training in order if step % 2 == 0 else reversed(order):
+                found[name].append(training.step())
     say(dict(found))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]))

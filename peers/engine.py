@@ -137,7 +137,8 @@ class Engine:
         self.driver.post(events.Donate(annex if adopted is None else adopted))
         self._reach("state")
         if not self._setup.incarnation:
-            self._wait(lambda: self.roll.ranks("state") >= self.roll.ranks("here"), self._setup.start_timeout)
+            self._wait(lambda: self.roll.ranks("state") >= self._here(), self._setup.start_timeout)
+        self._spread()
         self.driver.resume()
         self._replica.reclaim()
         return adopted
@@ -173,6 +174,15 @@ class Engine:
     def _reach(self, what: str, level: int = 1) -> None:
         self.roll.reach(what, self._setup.rank, level)
         self.bulletin.tell()
+
+    def _here(self) -> set[int]:
+        """Return who came and has not left since."""
+        return self.roll.ranks("here") & self.core.view.members.keys()
+
+    def _spread(self) -> None:
+        """Tell the neighbours of several rounds: some wait for this peer's word, whatever it does next."""
+        for _ in range(2 * len(self.core.view.members).bit_length()):
+            self.bulletin.tell()
 
     def _wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Wait for something that others tell; raise if the gossip thread fails or somebody has another model."""
@@ -275,9 +285,11 @@ class Engine:
                     break
         finally:
             core.measuring = False
-        for _ in range(rounds):  # who waits for this peer's word gets it, whatever it does next
-            self.driver.rest()
-            self.driver.resume()
+        self._replica.lend()
+        self.driver.rest()
+        self._spread()
+        self.driver.resume()
+        self._replica.reclaim()
         if len(core.view.members) == 1:
             return 0.0
         return reached if reached <= tolerance else max(recent, default=math.inf)

@@ -82,14 +82,17 @@ class Admission:
 
     # The member's side
 
-    def asked(self, newcomer: Record, now: float) -> None:
-        """Answer a newcomer's request, at once or when its rank has been looked into."""
+    def check(self, newcomer: Record) -> None:
+        """Raise `Rejected` for a request that cannot be meant, or that there is no room for."""
         wrong = newcomer.wrong()
         if wrong:
             raise Rejected(Reason.MALFORMED, f"asks to join with {wrong}", newcomer.rank)
-        known = self._opinions.table.get(newcomer.rank)
-        if known is None and len(self._opinions.table) >= MEMBERS_LIMIT:
+        if self._opinions.table.get(newcomer.rank) is None and len(self._opinions.table) >= MEMBERS_LIMIT:
             raise Rejected(Reason.OVERSIZED, f"there are {MEMBERS_LIMIT} ranks already", newcomer.rank)
+
+    def asked(self, newcomer: Record, now: float) -> None:
+        """Answer a newcomer's request, at once or when its rank has been looked into."""
+        known = self._opinions.table.get(newcomer.rank)
         if newcomer.rank == self._opinions.me.rank:
             self._refuse(newcomer, self._opinions.me)
         elif known is None or known.final or known.same_process(newcomer):

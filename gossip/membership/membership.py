@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gossip.errors import Reason, Rejected
+from gossip.errors import InvariantError, Reason, Rejected
 from gossip.membership import bodies, events
 from gossip.membership.admission import Admission
 from gossip.membership.bodies import Envelope, Said, Update
@@ -179,6 +179,14 @@ class Membership:
         self._effects.clear()
         return effects
 
+    def validate_state(self) -> None:
+        """Raise an `InvariantError` if anything contradicts itself."""
+        wrong = self._opinions.wrong()
+        if not wrong and not self._gone and not self._timers.pending("probe"):
+            wrong = "nobody will ever be probed again"
+        if wrong:
+            raise InvariantError(f"membership of {self.me.rank}: {wrong}")
+
     # Time
 
     def _notice_sleep(self, now: float) -> None:
@@ -241,6 +249,8 @@ class Membership:
         if origin == self.me.rank and not isinstance(envelope.said, bodies.Ask | bodies.Taken | bodies.Behind):
             raise Rejected(Reason.STRANGER, "from our own rank", origin)
         self._check_room(envelope.updates, origin)
+        if isinstance(envelope.said, bodies.Ask):
+            self._admission.check(_newcomer(origin, envelope.incarnation, envelope.said))
 
     def _check_room(self, updates: tuple[Update, ...], origin: int | None) -> None:
         table = self._opinions.table
@@ -253,8 +263,7 @@ class Membership:
         said = envelope.said
         if isinstance(said, bodies.Ask):
             if not self._admission.asking:
-                newcomer = Record(origin, envelope.incarnation, 0, State.ALIVE, said.endpoint, said.key)
-                self._admission.asked(newcomer, now)
+                self._admission.asked(_newcomer(origin, envelope.incarnation, said), now)
             return
         changed = self._learn(envelope.updates, origin, now)
         if isinstance(said, bodies.Welcome | bodies.Behind | bodies.Taken):
@@ -379,3 +388,7 @@ class Membership:
             case bodies.Taken(reason):
                 self._admission.settled()
                 self._effects.append(events.Refused(reason))
+
+
+def _newcomer(rank: int, incarnation: int, ask: bodies.Ask) -> Record:
+    return Record(rank, incarnation, 0, State.ALIVE, ask.endpoint, ask.key)

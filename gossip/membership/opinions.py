@@ -162,6 +162,18 @@ class Opinions:
         for suspicion in self._suspicions.values():
             suspicion.since += seconds
 
+    def wrong(self) -> str:
+        """Return what contradicts itself here, if anything."""
+        suspects = {record.rank for record in self.table if record.state is State.SUSPECT}
+        if suspects != self._suspicions.keys():
+            return f"suspects {sorted(suspects)}, suspicions of {sorted(self._suspicions)}"
+        if any(not self._timers.pending("suspect", rank) for rank in suspects):
+            return "a suspicion without a timer would never end"
+        living = sum(not record.final for record in self.table)
+        if living != self.table.living or self.me.state is State.SUSPECT:
+            return f"{self.table.living} are said to live, {living} do; we are {self.me.state.name}"
+        return ""
+
     def _may_tell(self, rank: int, now: float) -> bool:
         if now - self._told.get(rank, -float("inf")) < self._settings.timeout_floor:
             return False  # it has been told a moment ago, and cannot have answered yet

@@ -73,7 +73,7 @@ def test_a_settings_error_is_a_value_error_of_this_package() -> None:
 
 
 def test_the_names_of_the_algorithms() -> None:
-    assert policies.names() == ["adpsgd", "dpsgd", "osgp", "sgp"]
+    assert policies.names() == ["adpsgd", "dpsgd", "local", "osgp", "sgp"]
 
 
 @pytest.mark.parametrize("name", policies.names())
@@ -111,7 +111,7 @@ def test_only_adpsgd_is_pairwise() -> None:
     [
         ("sgd", "no algorithm is called 'sgd'; did you mean dpsgd or sgp"),
         ("SPG", "did you mean"),
-        ("zzz", "there are: adpsgd, dpsgd, osgp, sgp."),
+        ("zzz", "there are: adpsgd, dpsgd, local, osgp, sgp."),
         ("", "no algorithm is called ''"),
         ("sgp:tau=1", "sgp has no parameter 'tau'; its parameters: it has none"),
         ("osgp:tua=1", "osgp has no parameter 'tua'; its parameters: tau"),
@@ -120,6 +120,8 @@ def test_only_adpsgd_is_pairwise() -> None:
         ("osgp:tau=-1", "0 or more, not -1"),
         ("osgp:tau", "'tau' should read key=value"),
         ("osgp:tau=1,tau=2", "gives 'tau' twice"),
+        ("local:h=0", "1 or more, not 0"),
+        ("local:tau=-1", "0 or more, not -1"),
     ],
 )
 def test_an_algorithm_that_there_is_not_is_told_with_what_there_is(text: str, said: str) -> None:

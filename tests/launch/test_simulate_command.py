@@ -99,7 +99,7 @@ def test_nothing_is_said_of_the_dead_where_nobody_dies(capsys: Capture) -> None:
     assert "written off" not in said(capsys, "simulate", "--peers", "2", "--steps", "5")
 
 
-@pytest.mark.parametrize("algorithm", ["sgp", "osgp:tau=2", "dpsgd", "adpsgd"])
+@pytest.mark.parametrize("algorithm", ["sgp", "osgp:tau=2", "dpsgd", "adpsgd", "local:h=3"])
 def test_every_algorithm_runs_in_bad_weather(capsys: Capture, algorithm: str) -> None:
     result = figures(
         capsys,

@@ -16,8 +16,8 @@ import pytest
 from ssh_launch import Launch, gone, processes, since
 from ssh_server import ROOT, Keys, Network, Program, Server, find_program
 
-import gossip
-import launch
+import gossip.version
+import launch.host
 from gossip.version import __version__
 from gossip.wire import VERSION
 
@@ -75,8 +75,8 @@ def agree(run: Launch, ranks: int) -> None:
 
 def with_changes(directory: Path, package: str, file: str, pattern: str, text: str) -> dict[str, str]:
     """Copy both packages with one file changed, and return the environment that makes a host use them."""
-    for module in (gossip, launch):
-        source = Path(module.__path__[0])
+    for module in (gossip.version, launch.host):  # a module knows where it is; the package may be spread
+        source = Path(str(module.__file__)).parent
         shutil.copytree(source, directory / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     changed = directory / package / file
     changed.write_text(re.sub(pattern, text, changed.read_text(), count=1, flags=re.MULTILINE))

@@ -101,10 +101,13 @@ def test_slurm_without_a_master_says_what_to_set_unless_hosts_are_listed() -> No
 
 
 def test_a_master_in_the_environment_counts_for_ranks_that_are_arguments() -> None:
-    with reserved_ports(1) as ports:
+    with reserved_ports(2) as ports:
         environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
-        with pytest.raises(RendezvousError, match="rank 1 did not come"):
-            peers.join(environment, rank=0, world_size=2, start_timeout=0.2)
+        bind = f"127.0.0.1:{ports[1]}"
+        with pytest.raises(RendezvousError, match="rank 1 did not come") as caught:
+            peers.join(environment, rank=0, world_size=2, start_timeout=0.2, bind=bind)
+        with peers.join({}, bind=bind):  # given back already, although the error is still held
+            assert caught.value is not None
 
 
 def test_a_port_that_is_taken_is_named() -> None:

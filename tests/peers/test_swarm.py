@@ -73,7 +73,7 @@ def reference(topology: str, n: int, start: np.ndarray) -> np.ndarray:
     return z
 
 
-def descend(peer: Peer) -> tuple[np.ndarray, float, int]:
+def descend(peer: Peer, end: threading.Barrier) -> tuple[np.ndarray, float, int]:
     start = np.random.default_rng(peer.rank).normal(size=SIZE)
     model, optimizer = attached(peer, start)
     a, b = (torch.from_numpy(one) for one in quadratic(peer.rank))
@@ -83,6 +83,7 @@ def descend(peer: Peer) -> tuple[np.ndarray, float, int]:
         assert peer._attached().driver.flush(LONGEST)
         (0.5 * (a @ model.at - b).square().sum()).backward()
         optimizer.step()
+    end.wait(LONGEST)  # who leaves changes the schedule of those who have a step to go
     return model.at.detach().numpy().copy(), peer.weight, peer.step
 
 
@@ -101,7 +102,9 @@ def test_synchronous_peers_equal_the_product_of_the_mixing_matrices(
         kept.append(len(moves._before))
 
     monkeypatch.setattr(Moves, "begin", watched)
-    results = swarm(n, descend, patient(shard_bytes=16, weight_floor=0.0), topology=topology, algorithm=algorithm)
+    end = threading.Barrier(n)
+    exact = patient(shard_bytes=16, weight_floor=0.0)
+    results = swarm(n, lambda peer: descend(peer, end), exact, topology=topology, algorithm=algorithm)
     expected = reference(topology, n, np.random.default_rng(0).normal(size=SIZE))
     for rank, (found, weight, steps) in enumerate(results):
         np.testing.assert_allclose(found, expected[rank], rtol=1e-11, atol=1e-12)
@@ -463,6 +466,26 @@ def test_a_checkpoint_counts_for_those_who_have_none(tmp_path: Path) -> None:
     for _ in range(5):
         results = swarm(3, resume, run_dir=str(tmp_path), resume=True)
         assert results == [(0, [5.0, 5.0]), (1, [5.0, 5.0]), (0, [5.0, 5.0])]
+
+
+def test_who_resumes_waits_for_the_others_like_everybody(tmp_path: Path) -> None:
+    def save(peer: Peer) -> None:
+        attached(peer, np.zeros(2))[1].step()
+
+    swarm(2, save, run_dir=str(tmp_path), checkpoint_every=1)
+    through = threading.Event()
+
+    def first(peer: Peer) -> int:
+        attached(peer, np.ones(2))
+        through.set()
+        return peer.step
+
+    def second(peer: Peer) -> int:
+        assert not through.wait(0.5), "it went on alone"
+        attached(peer, np.ones(2))
+        return peer.step
+
+    assert swarm(2, [first, second], run_dir=str(tmp_path), resume=True) == [1, 1]
 
 
 def test_leaving_early_does_not_hang_the_others() -> None:
