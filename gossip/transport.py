@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import socket
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
@@ -91,9 +92,18 @@ class _Outlet:
 
     parcels: zmq.Socket[bytes]
     words: zmq.Socket[bytes]
+    endpoint: Endpoint
+    key: bytes | None
+    #: When both could last be written to.
+    writable_at: float
     #: Payloads that ZeroMQ may still hold, by where they are. Until the tracker says that one has left nothing else
     #: can take its place: ZeroMQ refers to it. This does not, or its memory would not be used again for long.
     leaving: dict[int, zmq.MessageTracker] = field(default_factory=dict)
+
+    def writable(self) -> bool:
+        """Whether both are connected and take more. To ask lets ZeroMQ give back what lost connections had used."""
+        parcels, words = (int(one.getsockopt(zmq.EVENTS)) & zmq.POLLOUT for one in (self.parcels, self.words))
+        return bool(parcels and words)
 
     def holds(self, payload: Buffer) -> bool:
         """Whether the payload has not left yet."""
@@ -115,8 +125,11 @@ class ZmqTransport:
     _SEND_QUEUE = 1024
     #: Messages from one peer that may lie unread: a sender that keeps no budget is slowed down by it.
     _RECEIVE_QUEUE = 64
-    #: Messages up to this size are copied and go ahead of parcels: it is what pyzmq would copy in any case.
-    _SMALL = 64 << 10
+    #: Messages up to this size are copied and go ahead of parcels. A queue full of them, for a peer that stands still,
+    #: is no more than a parcel.
+    _SMALL = 4 << 10
+    #: Seconds between two looks at the connections.
+    _LOOK = 0.2
     #: Milliseconds that small messages have for leaving when the transport is closed.
     _LAST_WORDS = 100
 
@@ -153,6 +166,7 @@ class ZmqTransport:
         self._admitted = {key.decode() for key in admitted}
         self._context = zmq.Context(io_threads=1)
         self._outlets: dict[int, _Outlet] = {}
+        self._looked_at = 0.0
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
@@ -201,12 +215,14 @@ class ZmqTransport:
         self.disconnect(rank)
         parcels = self._connected(rank, endpoint, key)
         try:
+            # Otherwise pyzmq would copy small payloads, and nobody could tell when they have left.
+            parcels.copy_threshold = 0
             words = self._connected(rank, endpoint, key)
             words.setsockopt(zmq.LINGER, self._LAST_WORDS)
         except TransportError:
             parcels.close(linger=0)
             raise
-        self._outlets[rank] = _Outlet(parcels, words)
+        self._outlets[rank] = _Outlet(parcels, words, endpoint, key, time.monotonic())
 
     def disconnect(self, rank: int) -> None:
         """Forget a rank and all that was queued for it."""
@@ -248,11 +264,24 @@ class ZmqTransport:
 
     def wait(self, timeout: float | None) -> None:
         """Return when a message is there, `wake` was called, or so many seconds have passed."""
+        self._look_after_outlets()
         ready = dict(self._poller.poll(None if timeout is None else _milliseconds(timeout)))
         if self._wake_out.fileno() in ready:
             self._wake_out.recv(4096)
         if self._zap is not None and self._zap in ready:
             self._authenticate(self._zap)
+
+    def _look_after_outlets(self) -> None:
+        """Connect anew to whom nothing could be written for long: after an answer that was no ZMTP, ZeroMQ gives up."""
+        now = time.monotonic()
+        if now - self._looked_at < self._LOOK:
+            return
+        self._looked_at = now
+        for rank, outlet in list(self._outlets.items()):
+            if outlet.writable():
+                outlet.writable_at = now
+            elif now - outlet.writable_at > self._link.handshake:
+                self.connect(rank, outlet.endpoint, outlet.key)
 
     def wake(self) -> None:
         """End a `wait` from another thread."""

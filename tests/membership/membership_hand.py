@@ -16,11 +16,11 @@ KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 class Hand:
     """The peer of rank 0 among ``n``; nobody answers unless `say` does."""
 
-    def __init__(self, n: int = 8, settings: MembershipSettings | None = None, seed: int = 5, **more: Record) -> None:
-        self.settings = settings or MembershipSettings()
+    def __init__(self, n: int = 8) -> None:
+        self.settings = MembershipSettings()
         self.now = 100.0
         known = {rank: record_of(rank) for rank in range(n)}
-        self.one = Membership(more.get("me", known[0]), self.settings, seed, self.now, known)
+        self.one = Membership(known[0], self.settings, 5, self.now, known)
         self.effects: list[Effect] = []
 
     def feed(self, event: Event) -> list[Effect]:
@@ -30,14 +30,16 @@ class Hand:
         self.effects += found
         return found
 
-    def say(self, origin: int, said: Said, *updates: Record | Update, life: int = 0, refutations: int = 0) -> list[Effect]:
+    def say(
+        self, origin: int, said: Said, *updates: Record | Update, life: int = 0, refutations: int = 0
+    ) -> list[Effect]:
         """Let another peer say something."""
         news = [update if isinstance(update, Update) else Update(update) for update in updates]
         packed = [pack_update(update.record, update.accusers) for update in news]
         sender = Record(origin, life, refutations, endpoint=f"peer-{origin}:5555")
         return self.feed(Received(origin, encode(sender, said, packed)))
 
-    def until(self, moment: float, answer: bool = False) -> list[tuple[int, Envelope]]:
+    def until(self, moment: float) -> list[tuple[int, Envelope]]:
         """Tick whenever it is due up to a moment; return all that was sent, as (to, envelope)."""
         sent: list[tuple[int, Envelope]] = []
         while self.one.deadline is not None and self.one.deadline <= moment:

@@ -111,7 +111,7 @@ def test_updates_are_told_so_often_the_newest_first() -> None:
     assert [packed[0] for packed in updates.take(25, 3)] == [3, 2]
     assert [packed[0] for packed in updates.take(25, 3)] == [1, 0], "those told the least come first"
     updates.add(9, b"\x09" * 10)
-    assert [packed[0] for packed in updates.take(25, 3, leave_out=9)] == [3, 2] or len(updates) == 5
+    assert 9 not in [packed[0] for packed in updates.take(25, 3, leave_out=9)]
     told = [packed[0] for _ in range(9) for packed in updates.take(1000, 3)]
     assert told.count(9) == 3, "each as often as it should be, and then no more"
     assert len(updates) == 0
