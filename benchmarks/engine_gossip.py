@@ -18,6 +18,7 @@ from gossip.messages import Address, Hello
 from gossip.policies import parse
 from gossip.policies.policy import Policy
 from gossip.settings import Settings
+from gossip.shared_memory import SharedMemory
 from gossip.transport import ZmqTransport, new_keys
 from gossip.view import Roster
 from gossip.wire import Buffer, Codec
@@ -44,12 +45,13 @@ class _Counted(ZmqTransport):
 class Gossip:
     """A peer of n."""
 
-    def __init__(self, rank: int, n: int, *, encrypted: bool) -> None:
+    def __init__(self, rank: int, n: int, *, encrypted: bool, shared: bool = True) -> None:
         self._rank = rank
         self._n = n
         self._keys = new_keys() if encrypted else None
         # Whom to admit is known only when everybody has said who it is; see `join`.
-        self._transport = _Counted(Endpoint("127.0.0.1", 0), keys=self._keys)
+        self._shared = shared
+        self._transport = _Counted(Endpoint("127.0.0.1", 0), keys=self._keys, shared=shared)
         self._driver: Driver | None = None
         self._events: Counter[str] = Counter()
 
@@ -82,7 +84,8 @@ class Gossip:
                     self._transport.admit(key.encode())
                 self._transport.connect(rank, Endpoint.parse(endpoint), key.encode() if key else None)
         roster = Roster(dict.fromkeys(range(self._n), 0), plan)
-        core = Core(Address(self._rank, 0), Mass(layout, values), roster, policy, settings)
+        mass = Mass(layout, values, owner=SharedMemory() if self._shared else None)
+        core = Core(Address(self._rank, 0), mass, roster, policy, settings)
         self._greet(Codec(settings.run, layout))
         self._driver = Driver(core, self._transport, listen=self._listen)
         self._driver.__enter__()

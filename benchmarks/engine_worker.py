@@ -48,10 +48,10 @@ class Exchange(Protocol):
 
 def exchange(system: str, rank: int, n: int) -> Exchange:
     """Return the way to mix that goes by this name; nothing is imported that it does not need."""
-    if system in ("gossip", "gossip-curve"):
+    if system.startswith("gossip"):
         from benchmarks.engine_gossip import Gossip
 
-        return Gossip(rank, n, encrypted=system == "gossip-curve")
+        return Gossip(rank, n, encrypted="curve" in system, shared="tcp" not in system)
     if system == "gloo":
         from benchmarks.engine_gloo import Gloo
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from gossip.blocks import BFLOAT16, Values, blend, copy
 from gossip.errors import SettingsError
 from gossip.pool import Pool
+from gossip.shared_memory import Owner
 
 __all__ = ["BFLOAT16", "SHARD_BYTES", "Layout", "Mass", "Part", "Snapshot", "Values", "distance"]
 
@@ -115,7 +116,11 @@ class Mass:
     """The mass that one peer holds: the values z of all shards and a weight w for each."""
 
     def __init__(
-        self, layout: Layout, values: Values | Sequence[Values], weights: Sequence[float] | None = None
+        self,
+        layout: Layout,
+        values: Values | Sequence[Values],
+        weights: Sequence[float] | None = None,
+        owner: Owner | None = None,
     ) -> None:
         parts = [values] if isinstance(values, np.ndarray) else list(values)
         if [(one.shape, one.dtype) for one in parts] != [((part.size,), part.dtype) for part in layout.parts]:
@@ -134,7 +139,7 @@ class Mass:
             for part, (start, stop) in zip(of, layout.bounds, strict=True)
         ]
         #: For snapshots. A model of them is what is on its way at most times, and so what is worth keeping.
-        self._pool = Pool(layout.total_bytes)
+        self._pool = Pool(layout.total_bytes, owner)
 
     @property
     def values(self) -> Values:

@@ -10,25 +10,34 @@ last of them is gone, wherever and in whichever thread, the memory comes back.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
 
 from gossip.blocks import Values
+from gossip.shared_memory import Memory, Owner, Plain
 
 __all__ = ["Pool"]
 
-_Memory = np.ndarray[Any, np.dtype[np.uint8]]
+#: How many that have come back are tried: other processes may still read some.
+_TRIES = 8
 
 
 class Pool:
     """Hands out arrays and has their memory back when nobody refers to them any more."""
 
-    def __init__(self, limit: int) -> None:
-        """Keep at most ``limit`` bytes that are not in use; what comes back beyond that is given up."""
+    def __init__(self, limit: int, owner: Owner | None = None) -> None:
+        """Keep at most ``limit`` bytes that are not in use; what comes back beyond that is given up.
+
+        Args:
+            limit: in bytes.
+            owner: where the memory is from; by default it is plain.
+        """
         self._limit = limit
+        self._owner = owner or Plain()
         #: By size. Appending and popping are atomic: memory comes back in any thread.
-        self._free: dict[int, list[_Memory]] = {}
+        self._free: dict[int, deque[Memory]] = {}
 
     @property
     def free_bytes(self) -> int:
@@ -38,14 +47,24 @@ class Pool:
     def take(self, size: int, dtype: np.dtype[Any]) -> Values:
         """Return an array of so many numbers, of any value."""
         nbytes = size * dtype.itemsize
-        free = self._free.setdefault(nbytes, [])
-        # The latest to come back is the likeliest to be in the cache still.
-        memory = free.pop() if free else np.empty(nbytes, np.uint8)
+        memory = self._used(self._free.setdefault(nbytes, deque()))
+        if memory is None:
+            memory = self._owner.allocate(nbytes)
         # By way of a memoryview: a view of an array refers to the array that owns the memory, past those in between.
         array: Values = np.frombuffer(memory.data, dtype)
         weakref.finalize(array, self._come_back, memory).atexit = False
         return array
 
-    def _come_back(self, memory: _Memory) -> None:
+    def _used(self, free: deque[Memory]) -> Memory | None:
+        """Return memory that was in use before, if there is any that nobody reads."""
+        for attempt in range(min(_TRIES, len(free))):
+            # The latest to come back is the likeliest to be in the cache still, the oldest to be read by nobody.
+            memory = free.popleft() if attempt else free.pop()
+            if self._owner.reclaim(memory):
+                return memory
+            free.append(memory)
+        return None
+
+    def _come_back(self, memory: Memory) -> None:
         if self.free_bytes + memory.nbytes <= self._limit:
             self._free[memory.nbytes].append(memory)

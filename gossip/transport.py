@@ -34,11 +34,17 @@ from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
 from gossip.keys import KeyPair
 from gossip.link import Link
+from gossip.shared_memory import Reference
+from gossip.shared_views import BOARD, Views
+from gossip.sharing import Board, Sharing
 from gossip.wire import HEADER_LIMIT, Buffer
 
 __all__ = ["Transport", "TransportError", "ZmqTransport", "new_keys"]
 
 _ZAP = "inproc://zeromq.zap.01"
+#: What transports say to each other, in a first frame. No message of the core starts so: in msgpack, 0xc1 is nothing.
+_REFERENCE = b"\xc1reference"
+_QUESTION = b"\xc1question"
 
 
 class TransportError(GossipError):
@@ -96,6 +102,8 @@ class _Outlet:
     key: bytes | None
     #: When both could last be written to.
     writable_at: float
+    #: Whether it can read our memory; None: it is on another host.
+    sharing: Sharing | None
     #: Payloads that ZeroMQ may still hold, by where they are. Until the tracker says that one has left nothing else
     #: can take its place: ZeroMQ refers to it. This does not, or its memory would not be used again for long.
     leaving: dict[int, zmq.MessageTracker] = field(default_factory=dict)
@@ -128,6 +136,8 @@ class ZmqTransport:
     #: Messages up to this size are copied and go ahead of parcels. A queue full of them, for a peer that stands still,
     #: is no more than a parcel.
     _SMALL = 4 << 10
+    #: Payloads of less are not worth a look into another process.
+    _SHARED = 64 << 10
     #: Seconds between two looks at the connections.
     _LOOK = 0.2
     #: Milliseconds that small messages have for leaving when the transport is closed.
@@ -143,6 +153,7 @@ class ZmqTransport:
         insecure: bool = False,
         largest: int = 64 << 20,
         link: Link | None = None,
+        shared: bool = True,
     ) -> None:
         """Bind.
 
@@ -154,6 +165,7 @@ class ZmqTransport:
             insecure: let a bind to other interfaces than loopback do without keys.
             largest: frames beyond so many bytes end the connection that they come over.
             link: how connections are kept up.
+            shared: hand values to peers on this host, and take them, through shared memory where they are in it.
         """
         if keys is None and not insecure and not bind.is_loopback:
             raise SettingsError(
@@ -173,6 +185,10 @@ class ZmqTransport:
         self._poller = zmq.Poller()
         self._poller.register(self._wake_out, zmq.POLLIN)
         self._zap: zmq.Socket[bytes] | None = None
+        self._views = Views(largest) if shared else None
+        self._board: Board | None = None
+        #: Bytes that went by reference instead of through sockets.
+        self.bytes_shared = 0
         try:
             if keys is not None:
                 self._zap = self._context.socket(zmq.REP)
@@ -222,7 +238,7 @@ class ZmqTransport:
         except TransportError:
             parcels.close(linger=0)
             raise
-        self._outlets[rank] = _Outlet(parcels, words, endpoint, key, time.monotonic())
+        self._outlets[rank] = _Outlet(parcels, words, endpoint, key, time.monotonic(), self._sharing(endpoint))
 
     def disconnect(self, rank: int) -> None:
         """Forget a rank and all that was queued for it."""
@@ -239,6 +255,8 @@ class ZmqTransport:
         outlet = self._outlets.get(rank)
         if outlet is None:
             return False
+        if outlet.sharing is not None and self._send_reference(outlet, outlet.sharing, frames):
+            return True
         try:
             if sum(map(len, frames)) <= self._SMALL:
                 outlet.words.send_multipart(frames, flags=zmq.NOBLOCK)
@@ -260,7 +278,12 @@ class ZmqTransport:
             except zmq.Again:
                 return None
             if self._keys is None or frames[0].get("User-Id") in self._admitted:
-                return [frame.buffer for frame in frames]
+                buffers = [frame.buffer for frame in frames]
+                if not buffers[0].nbytes or buffers[0][0] != _REFERENCE[0]:
+                    return buffers
+                message = self._looked_up(buffers)
+                if message is not None:
+                    return message
 
     def wait(self, timeout: float | None) -> None:
         """Return when a message is there, `wake` was called, or so many seconds have passed."""
@@ -295,6 +318,10 @@ class ZmqTransport:
         self._context.destroy()
         self._wake_in.close()
         self._wake_out.close()
+        if self._views is not None:
+            self._views.close()
+        if self._board is not None:
+            self._board.close()
 
     def _set_up(self, one: zmq.Socket[bytes]) -> None:
         one.setsockopt(zmq.LINGER, 0)
@@ -322,6 +349,45 @@ class ZmqTransport:
             outlet.close(linger=0)
             raise TransportError(f"cannot connect to rank {rank} at {endpoint}: {error}") from error
         return outlet
+
+    def _sharing(self, endpoint: Endpoint) -> Sharing | None:
+        if self._views is None or not (endpoint.is_loopback or endpoint.host == self._endpoint.host):
+            return None
+        self._views.sweep()
+        try:
+            self._board = self._board or Board(BOARD)
+        except OSError:
+            return None
+        return Sharing(self._board)
+
+    def _send_reference(self, outlet: _Outlet, sharing: Sharing, frames: Sequence[Buffer]) -> bool:
+        """Send where the values are, if that is possible; and ask whether it is, if that is not known."""
+        try:
+            question = sharing.question()
+            if question is not None:
+                outlet.words.send_multipart([_QUESTION, question], flags=zmq.NOBLOCK)
+            if len(frames) != 2 or len(frames[1]) < self._SHARED:
+                return False
+            reference = sharing.reference(_identity(frames[1]), len(frames[1]))
+            if reference is None:
+                return False
+            outlet.words.send_multipart([_REFERENCE, frames[0], reference], flags=zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        self.bytes_shared += len(frames[1])
+        return True
+
+    def _looked_up(self, frames: Sequence[memoryview]) -> Sequence[Buffer] | None:
+        """Return the message that a reference stands for; None if there is none, or it was no reference."""
+        reference = Reference.unpack(frames[-1])
+        if self._views is None or reference is None:
+            return None
+        if len(frames) == 3 and frames[0] == _REFERENCE:
+            values = self._views.open(reference)
+            return None if values is None else [frames[1], values]
+        if len(frames) == 2 and frames[0] == _QUESTION:
+            self._views.answer(reference)
+        return None
 
     def _authenticate(self, zap: zmq.Socket[bytes]) -> None:
         """Answer a handshake: ZeroMQ's RFC 27. The user id that goes with each message is the key."""

@@ -9,6 +9,7 @@ import pytest
 from hand_swarm import CIRCLE, Hand, only, parcel
 
 from gossip import events
+from gossip.errors import Reason
 from gossip.messages import Address, Parcel, Piece, Want
 from gossip.wire import ANNEX_BYTES
 
@@ -196,6 +197,7 @@ def test_a_shard_that_is_not_finite_is_given_to_nobody() -> None:
     hand.feed(2, events.Adopt([0]))
     hand.settle()
     assert hand.cores[2].mass.values.tolist() == [1.0, 9.0, 3.0, 4.0]
+    assert not hand.cores[2].rejections.by_reason[Reason.NOT_FINITE], "it was not even sent"
     hand.feed(2, events.Adopt([0, 1]))
     found = adopted(hand.settle())
     while not found:
