@@ -6,8 +6,8 @@ refute in time is *dead*. Statements are merged by one order (`record`), so all 
 
     alive   --no answer------------> suspect     the accuser tells; others may confirm, which shortens the time
     suspect --refutation-----------> alive       by the suspect alone, who counts its refutations
-    suspect --time over------------> dead        final for this life: the core takes back what was on its way to it
-    any     --Leave----------------> left        final as well, said by the one that goes
+    suspect --time over------------> dead        the core takes back what was on its way to it, and fences this life
+    any     --Leave----------------> left        said by the one that goes
     dead, left --a later life------> alive       the bearer hears that its life is over (`LifeOver`), and takes the next
     alive  <--late, in time--------> slow        as one peer sees it; never passed on, never a step towards death
 
@@ -229,7 +229,8 @@ class Membership:
 
     def _sync(self, now: float) -> None:
         """Compare tables with somebody."""
-        self._timers.set("sync", now + self._settings.sync_for(self._opinions.table.living))
+        every = self._settings.sync_for(self._opinions.table.living) if self._compared else self._settings.interval
+        self._timers.set("sync", now + every)
         for rank in self._opinions.table.some(1):
             self._say_digest(rank, answer=False)
 

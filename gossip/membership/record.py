@@ -4,14 +4,15 @@ Statements are merged in any order, any number of times, by everybody; so there 
 wins:
 
     1. the later life (`incarnation`) wins;
-    2. within a life, dead or left is final: whoever believed it has taken back what was on its way to that life
-       (`gossip.view`), so it must never count as alive again. Its bearer takes a new life;
-    3. within a life that is not over, more `refutations` win: only the accused counts them up;
-    4. then the worse state: alive < suspect, and dead < left;
-    5. then endpoint and key, so that two processes with one name do not stay a matter of opinion.
+    2. within a life, more `refutations` win: only the accused counts them up;
+    3. then the worse state: alive < suspect < dead < left;
+    4. then endpoint and key, so that two processes with one name do not stay a matter of opinion.
 
 SWIM's incarnation number is two numbers here. A new life costs its bearer all its mass, so a mere suspicion, of which
-there are many under loss, is answered by a refutation, and only a death by a new life.
+there are many under loss, is answered by a refutation, and only a death by a new life. A death that was declared in
+ignorance of a refutation, by a peer that cannot hear, say, is believed by nobody who heard the refutation. Should the
+one who declared it hear of it in the end, it says alive again, of the same life; its core has fenced that life
+(`gossip.view`) and tells its bearer so.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class State(IntEnum):
     ALIVE = 0  #: answers
     SLOW = 1  #: answers late: wait for it less, send it less. Never a reason to give it up, and never passed on
     SUSPECT = 2  #: did not answer somebody, who told; it may refute that
-    DEAD = 3  #: did not refute in time; final for this life
-    LEFT = 4  #: said that it goes; final for this life
+    DEAD = 3  #: did not refute in time; it takes a new life to come back
+    LEFT = 4  #: said that it goes
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,13 @@ class Record:
 
     @property
     def final(self) -> bool:
-        """Whether this life is over."""
+        """Whether this life is held for over."""
         return self.state >= State.DEAD
 
     @cached_property
-    def precedence(self) -> tuple[int, bool, int, int, str, str]:
+    def precedence(self) -> tuple[int, int, int, str, str]:
         """The place of this statement in the order of all statements about the rank."""
-        counts = (int(self.state), 0) if self.final else (self.refutations, int(self.state))
-        return (self.incarnation, self.final, *counts, self.endpoint, self.key)
+        return (self.incarnation, self.refutations, int(self.state), self.endpoint, self.key)
 
     @cached_property
     def mark(self) -> int:

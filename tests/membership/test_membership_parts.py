@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -22,7 +23,7 @@ def test_confirmations_shorten_a_suspicion_the_first_most() -> None:
     assert times[0] == 24.0
     assert times[3] == times[4] == 4.0
     assert times[1] == pytest.approx(24 - 20 * math.log(2) / math.log(4))
-    steps = [before - after for before, after in zip(times, times[1:4], strict=False)]
+    steps = [before - after for before, after in pairwise(times[:4])]
     assert steps == sorted(steps, reverse=True)
 
 

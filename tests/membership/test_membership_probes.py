@@ -85,7 +85,7 @@ def test_the_timeout_is_learned_within_its_bounds() -> None:
 
 def test_missing_nacks_make_us_unwell_and_stretch_our_times() -> None:
     hand = Hand()
-    rank, _ = probe(hand)
+    probe(hand)
     began = hand.now
     hand.until(began + 1.6)
     assert hand.one.health == 3, "three helpers, and not a word of any"

@@ -301,7 +301,7 @@ def test_little_is_done_twice(incident: str) -> None:
         swarm = Swarm(workers(), 1000, 2, seed, **options).run()  # type: ignore[arg-type]
         swarm.check()
         found.append(swarm.duplicates)
-    print(f"done twice: {max(found):6.2%}   8 peers, 1000 chunks, 2 epochs: {incident}")  # noqa: T201
+    print(f"done twice: {max(found):6.2%}   8 peers, 1000 chunks, 2 epochs: {incident}")
     assert max(found) <= BARS[incident]
 
 
