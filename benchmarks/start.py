@@ -64,7 +64,10 @@ def _launch() -> float:
             check=False,
         )
         if done.returncode != 0:
-            raise SystemExit(f"start: the launch failed: {done.stdout}{done.stderr}")
+            logs = [
+                f"{log.parent.name}: {log.read_text()[-600:]}" for log in sorted(Path(run_dir).glob("rank-*/log.txt"))
+            ]
+            raise SystemExit("\n".join(["start: the launch failed", done.stdout, done.stderr, *logs]))
         lines = [(Path(run_dir) / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines() for rank in range(N)]
     return max(float(json.loads(of_rank[0])["time"]) for of_rank in lines) - began
 

@@ -226,8 +226,10 @@ class Core:
 
     def _take_turn(self, shard: int, now: float) -> None:
         turn = self.turns[shard]
-        # Peers that wait for their neighbours are as many turns apart as there are links between them: about log n.
-        if self._furthest[shard] > turn + len(self.view.members).bit_length():
+        # Peers that wait for their neighbours are as many turns apart as there are links between them, about log n, and
+        # as many times that as they may be late.
+        apart = (1 + (self.policy.lag or 0)) * len(self.view.members).bit_length()
+        if self._furthest[shard] > turn + apart:
             turn = self._furthest[shard]  # further behind than that is slow, or was cut off
         self.turns[shard] = turn + 1
         self._waiting.pushed(shard, turn, now)

@@ -9,8 +9,9 @@ ends. It is sealed: it can neither shrink nor grow, so that who maps it is never
 When may the memory be written to again? When nobody here refers to it, which `gossip.pool` knows, and nobody elsewhere
 reads it, which the kernel knows: every reader holds a shared lock on the file (flock) for as long as it reads, and
 whoever is killed holds none. The owner tries for the exclusive lock, and under it writes the next generation.
-A reference names the generation that it is about; a reader looks at it after it has its lock. So a reference that
-arrives late, whatever delayed it, finds another generation and is thrown away, and nobody has to say that they are done.
+A reference names the generation that it is about, and a reader compares it once it has its lock. So a reference that
+arrives late, whatever delayed it, finds another generation and is thrown away; and nobody has to say that they are
+done.
 """
 
 from __future__ import annotations
@@ -26,7 +27,19 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["NAME", "OFFSET", "SEALS", "Memory", "Owner", "Plain", "Reference", "SharedMemory", "create", "find"]
+__all__ = [
+    "NAME",
+    "OFFSET",
+    "REFERENCE_BYTES",
+    "SEALS",
+    "Memory",
+    "Owner",
+    "Plain",
+    "Reference",
+    "SharedMemory",
+    "create",
+    "find",
+]
 
 Memory = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -37,6 +50,8 @@ OFFSET = mmap.PAGESIZE
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _GENERATION = struct.Struct("<Q")
 _REFERENCE = struct.Struct("<IIQQQ")
+#: The size of a reference.
+REFERENCE_BYTES = _REFERENCE.size
 
 
 class Reference(NamedTuple):

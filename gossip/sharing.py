@@ -1,11 +1,13 @@
 """Which peers are sent references instead of values; see `gossip.shared_memory`.
 
 That a peer's address is on this host does not say that it can read our memory: it may run as another user, in another
-container, or behind a tunnel. So it is asked. The question names a place on a board, a file in memory that others may write
-to, and a random number; who can write the number there can read our memory as well. Until then it is sent the values.
+container, or behind a tunnel. So it is asked. The question names a place on a board, a file in memory that others may
+write to, and a random number; who can write the number there can read our memory as well. Until then it is sent the
+values.
 
-A reference may get lost, and nobody says so. Its parcel is then sent again, for want of an answer: at first as a
-reference, and with a new question. If that is not answered within a second, or the parcel comes yet again, values are sent.
+A reference may get lost, and nobody says so. Its parcel is then sent again, for want of an answer: first as a reference
+once more, along with a new question. If that is not answered within a second values are sent from then on, until
+it is; and whatever is sent a third time is sent as it is.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import struct
 import time
 from collections.abc import Callable
 
+from gossip.endpoint import Endpoint
 from gossip.shared_memory import Reference, create, find
 
-__all__ = ["Board", "Sharing"]
+__all__ = ["Board", "Sharing", "is_near"]
 
 _WORD = struct.Struct("<Q")
 #: Places on a board. Each connection takes the next, and with so many an answer that is late finds nobody there.
@@ -27,8 +30,14 @@ _PLACES = 4096
 _PAUSE = 1.0
 #: References to the same values that are sent to one peer before the values are.
 _ATTEMPTS = 2
-#: So many are remembered before those that are over are looked for.
+#: References that one peer may not have read yet. The core keeps far below; beyond it values are sent, whose queue
+#: ZeroMQ bounds.
 _MANY = 1024
+
+
+def is_near(here: Endpoint, there: Endpoint) -> bool:
+    """Whether two endpoints may well be on one host; it is good enough to ask."""
+    return there.is_loopback or there.host == here.host
 
 
 class Board:
@@ -83,12 +92,14 @@ class Sharing:
         return self._answered or self._clock() < self._believed_until
 
     def question(self) -> bytes | None:
-        """Return what to ask the peer, if it is time to; it counts as asked."""
-        now = self._clock()
-        if self._answered or now < self._asked_at + _PAUSE or (self.works and self._answered):
+        """Return what to ask the peer, if it is time to."""
+        if self._answered or self._clock() < self._asked_at + _PAUSE:
             return None
-        self._asked_at = now
         return self._board.question(self._place, self._number)
+
+    def asked(self) -> None:
+        """Take in that the question was sent."""
+        self._asked_at = self._clock()
 
     def reference(self, address: int, length: int) -> bytes | None:
         """Return what to send instead of the values at an address, or None if they have to be sent."""
@@ -100,12 +111,22 @@ class Sharing:
             count = 0
         if count >= _ATTEMPTS:
             return None
+        if len(self._sent) >= _MANY:
+            self._forget()
+            if len(self._sent) >= _MANY:
+                return None
+        self._sent[address] = reference.mark, count + 1
         if count and self._answered:
             self._doubt()
-        if len(self._sent) >= _MANY:
-            self._sent = {one: sent for one, sent in self._sent.items() if find(one, 0) is not None}
-        self._sent[address] = reference.mark, count + 1
         return reference.pack()
+
+    def _forget(self) -> None:
+        """Forget what was sent and is used for something else by now."""
+        self._sent = {
+            address: sent
+            for address, sent in self._sent.items()
+            if (reference := find(address, 0)) is not None and reference.mark == sent[0]
+        }
 
     def _doubt(self) -> None:
         self._number = self._new_number()

@@ -34,17 +34,18 @@ from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
 from gossip.keys import KeyPair
 from gossip.link import Link
-from gossip.shared_memory import Reference
+from gossip.shared_memory import REFERENCE_BYTES, Reference
 from gossip.shared_views import BOARD, Views
-from gossip.sharing import Board, Sharing
+from gossip.sharing import Board, Sharing, is_near
 from gossip.wire import HEADER_LIMIT, Buffer
 
 __all__ = ["Transport", "TransportError", "ZmqTransport", "new_keys"]
 
 _ZAP = "inproc://zeromq.zap.01"
-#: What transports say to each other, in a first frame. No message of the core starts so: in msgpack, 0xc1 is nothing.
+#: What transports say to each other starts so, and no message of the core does: in msgpack, 0xc1 is nothing.
+_NOTE = 0xC1
 _REFERENCE = b"\xc1reference"
-_QUESTION = b"\xc1question"
+_QUESTION = b"\xc1question "
 
 
 class TransportError(GossipError):
@@ -228,6 +229,8 @@ class ZmqTransport:
         """Make a rank reachable, or reachable somewhere else; with keys, only who has the key can be it."""
         if (key is None) != (self._keys is None):
             raise SettingsError(f"rank {rank}: either all peers have keys or none")
+        if self._context.closed:
+            raise TransportError("this transport is closed")
         self.disconnect(rank)
         parcels = self._connected(rank, endpoint, key)
         try:
@@ -272,18 +275,19 @@ class ZmqTransport:
 
     def receive(self) -> Sequence[Buffer] | None:
         """Return a message that has arrived from somebody admitted, uncopied, or None."""
-        while True:
+        while not self._context.closed:
             try:
                 frames = self._inlet.recv_multipart(flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return None
             if self._keys is None or frames[0].get("User-Id") in self._admitted:
                 buffers = [frame.buffer for frame in frames]
-                if not buffers[0].nbytes or buffers[0][0] != _REFERENCE[0]:
+                if len(buffers) > 1 or not buffers[0].nbytes or buffers[0][0] != _NOTE:
                     return buffers
-                message = self._looked_up(buffers)
+                message = self._looked_up(buffers[0])
                 if message is not None:
                     return message
+        return None
 
     def wait(self, timeout: float | None) -> None:
         """Return when a message is there, `wake` was called, or so many seconds have passed."""
@@ -316,6 +320,7 @@ class ZmqTransport:
     def close(self) -> None:
         """Give everything back; calling it again does nothing. Last words have a moment to leave, parcels none."""
         self._context.destroy()
+        self._outlets.clear()
         self._wake_in.close()
         self._wake_out.close()
         if self._views is not None:
@@ -351,7 +356,7 @@ class ZmqTransport:
         return outlet
 
     def _sharing(self, endpoint: Endpoint) -> Sharing | None:
-        if self._views is None or not (endpoint.is_loopback or endpoint.host == self._endpoint.host):
+        if self._views is None or not is_near(self._endpoint, endpoint):
             return None
         self._views.sweep()
         try:
@@ -365,27 +370,29 @@ class ZmqTransport:
         try:
             question = sharing.question()
             if question is not None:
-                outlet.words.send_multipart([_QUESTION, question], flags=zmq.NOBLOCK)
+                outlet.words.send(_QUESTION + question, flags=zmq.NOBLOCK)
+                sharing.asked()
             if len(frames) != 2 or len(frames[1]) < self._SHARED:
                 return False
             reference = sharing.reference(_identity(frames[1]), len(frames[1]))
             if reference is None:
                 return False
-            outlet.words.send_multipart([_REFERENCE, frames[0], reference], flags=zmq.NOBLOCK)
+            outlet.words.send(b"".join((_REFERENCE, reference, frames[0])), flags=zmq.NOBLOCK)
         except zmq.Again:
             return False
         self.bytes_shared += len(frames[1])
         return True
 
-    def _looked_up(self, frames: Sequence[memoryview]) -> Sequence[Buffer] | None:
-        """Return the message that a reference stands for; None if there is none, or it was no reference."""
-        reference = Reference.unpack(frames[-1])
+    def _looked_up(self, note: memoryview) -> Sequence[Buffer] | None:
+        """Return the message that a reference stands for; None if it stands for none, or the note is another."""
+        kind, rest = note[: len(_REFERENCE)], note[len(_REFERENCE) :]
+        reference = Reference.unpack(rest[:REFERENCE_BYTES])
         if self._views is None or reference is None:
             return None
-        if len(frames) == 3 and frames[0] == _REFERENCE:
+        if kind == _REFERENCE:
             values = self._views.open(reference)
-            return None if values is None else [frames[1], values]
-        if len(frames) == 2 and frames[0] == _QUESTION:
+            return None if values is None else [rest[REFERENCE_BYTES:], values]
+        if kind == _QUESTION:
             self._views.answer(reference)
         return None
 

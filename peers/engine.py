@@ -14,10 +14,12 @@ from functools import lru_cache
 from gossip import events, policies
 from gossip.core import Core
 from gossip.driver import Driver
-from gossip.errors import GossipError
+from gossip.errors import GossipError, Reason
 from gossip.mass import Mass
 from gossip.messages import Address
 from gossip.presets import Preset
+from gossip.shared_memory import SharedMemory
+from gossip.sharing import is_near
 from gossip.transport import Transport
 from gossip.view import Roster
 from peers.bulletin import Agreement, Bulletin, RollCall
@@ -87,10 +89,13 @@ class Engine:
         policy = policies.parse(setup.algorithm)
         schedules = plan(setup.topology, setup.seed, setup.world_size)
         policy.check(schedules(setup.world_size))
+        # Parcels are copied into memory that peers on this host, if there are any, can read.
+        others = [card.endpoint for card in cards.values() if card.rank != setup.rank]
+        near = any(is_near(transport.endpoint, other) for other in others)
         members = {**dict.fromkeys(cards, 0), setup.rank: setup.incarnation}
         self.core = Core(
             Address(setup.rank, setup.incarnation),
-            Mass(replica.layout, replica.arrays),
+            Mass(replica.layout, replica.arrays, owner=SharedMemory() if near else None),
             Roster(members, schedules),
             policy,
             replace(preset.settings, share=setup.share),
@@ -312,6 +317,8 @@ class Engine:
             case events.Adopted(annex):
                 self._annex = annex
                 self.bulletin.wake()
+            case events.RejectedFrame(reason=Reason.STALE):
+                return  # what is late for a former life: to be expected when a peer comes back; it is counted
             case events.RejectedFrame(reason, origin, detail, count, True):
                 self._tell(f"thrown away, {count} so far: {reason.value} from {origin}: {detail}")
             case events.Reincarnated(address, written_off):

@@ -87,8 +87,9 @@ class Membership:
         self._gone = False
         self._grace_at = now - settings.interval
         # Not all at once: peers that start together would probe together for ever.
+        sync = settings.sync_for(self._opinions.table.living)
         for number, (what, every) in enumerate(
-            (("probe", settings.interval), ("sync", settings.sync_interval), ("revisit", settings.revisit_interval))
+            (("probe", settings.interval), ("sync", sync), ("revisit", settings.revisit_interval))
         ):
             self._timers.set(what, now + every * (draw(*keys, number) / 2**64))
 
@@ -103,6 +104,11 @@ class Membership:
     def health(self) -> int:
         """How unwell this peer finds itself: 0 is well."""
         return self._probes.health.score
+
+    @property
+    def living(self) -> int:
+        """How many are members, this peer included."""
+        return self._opinions.table.living
 
     def members(self) -> list[Record]:
         """Return all whose lives are not over, this peer included, by rank."""
@@ -206,8 +212,8 @@ class Membership:
             what, about = timer
             if what == "probe":
                 self._probes.interval_over(now)
-            elif what == "helpers":
-                self._probes.ask_helpers()
+            elif what == "again":
+                self._probes.try_again(now)
             elif what == "nack":
                 self._probes.no_answer_yet(about)
             elif what == "errand":

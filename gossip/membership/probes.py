@@ -1,7 +1,8 @@
 """Who is probed, who helps, and what an answer or its absence means.
 
     each interval   judge the last probe, then ping the next member of the round
-    no answer       after the learned timeout: ask `helpers` others to ping it, too
+    no answer       after the learned timeout: ask `helpers` others to ping it, too, and ping it again, and again
+                    after twice the time: a lost message must not become a suspicion, of which the whole swarm hears
     an ack          from it or through a helper, or any other sign of life: it lives
     nothing         by the end of the interval: accuse it
 
@@ -30,9 +31,11 @@ _ERRANDS = 256
 @dataclass
 class _Probe:
     rank: int
-    sequence: int
-    sent_at: float
     timeout: float
+    #: How long until it is pinged again.
+    patience: float
+    #: When it was pinged, by sequence: an answer tells which of them arrived, and how long that took.
+    pings: dict[int, float] = field(default_factory=dict)
     helpers: int = 0
     #: The helpers that got no answer either.
     nacks: set[int] = field(default_factory=set)
@@ -76,9 +79,15 @@ class Probes:
         rank = self._opinions.table.next_to_probe()
         if rank is None:
             return
-        self._probe = _Probe(rank, self.next_sequence(), now, stretch * self.timeout)
-        self._timers.set("helpers", now + self._probe.timeout)
-        self._post.say(rank, Ping(self._probe.sequence))
+        timeout = stretch * self.timeout
+        self._probe = _Probe(rank, timeout, timeout)
+        self._ping(self._probe, now)
+
+    def _ping(self, probe: _Probe, now: float) -> None:
+        sequence = self.next_sequence()
+        probe.pings[sequence] = now
+        self._timers.set("again", now + probe.patience)
+        self._post.say(probe.rank, Ping(sequence))
 
     def _judge(self, now: float) -> None:
         probe, self._probe = self._probe, None
@@ -87,15 +96,19 @@ class Probes:
         self.health.worse(max(0, probe.helpers - len(probe.nacks)) if probe.helpers else 1)
         self._opinions.accuse(probe.rank, now)
 
-    def ask_helpers(self) -> None:
-        """Let others try, since the answer is late."""
+    def try_again(self, now: float) -> None:
+        """Let others try, once, and try again ourselves, since the answer is late."""
         probe = self._probe
         if probe is None or probe.answered:
             return
-        helpers = self._opinions.table.some(self._settings.helpers, exclude=(probe.rank,))
-        probe.helpers = len(helpers)
-        for rank in helpers:
-            self._post.say(rank, Errand(probe.sequence, probe.rank))
+        if len(probe.pings) == 1:
+            (sequence,) = probe.pings
+            helpers = self._opinions.table.some(self._settings.helpers, exclude=(probe.rank,))
+            probe.helpers = len(helpers)
+            for rank in helpers:
+                self._post.say(rank, Errand(sequence, probe.rank))
+        probe.patience *= 2
+        self._ping(probe, now)
 
     def run_errand(self, origin: int, errand: Errand, now: float) -> None:
         """Ping somebody for another peer."""
@@ -126,16 +139,17 @@ class Probes:
             asker, theirs = self._errands[sequence]
             self.end_errand(sequence)
             self._post.say(asker, Ack(theirs))
-        elif probe is not None and sequence == probe.sequence and not probe.acknowledged:
+        elif probe is not None and sequence in probe.pings and not probe.acknowledged:
             probe.answered = probe.acknowledged = True
             self.health.better()
             if origin == probe.rank and probe.timed:
-                self._trips.add(now - probe.sent_at)
-                self._opinions.answered(origin, late=now - probe.sent_at > probe.timeout)
+                taken = now - probe.pings[sequence]
+                self._trips.add(taken)
+                self._opinions.answered(origin, late=taken > probe.timeout)
 
     def not_acknowledged(self, origin: int, sequence: int) -> None:
         """Take in that a helper got no answer: at least the helper hears us, and we hear it."""
-        if self._probe is not None and sequence == self._probe.sequence:
+        if self._probe is not None and sequence in self._probe.pings:
             self._probe.nacks.add(origin)
 
     def heard(self, rank: int) -> None:

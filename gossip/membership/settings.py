@@ -24,9 +24,9 @@ class MembershipSettings:
     #: a probe and its answer per interval and peer, whatever n is. Suspicion lasts a multiple of it, so it also is what
     #: a pause may last: no death is declared within 5 intervals of the last sign of life.
     interval: float = 1.5
-    #: How long an answer is waited for before others are asked to try: mean + 4 deviations of the round trips,
-    #: within these. The floor stands for a receiver that waits for a core; at the ceiling there is still time in the
-    #: interval for the others to try and to answer.
+    #: How long an answer is waited for before others are asked to try and we try again: mean + 4 deviations of the
+    #: round trips, within these. The floor stands for a receiver that waits for a core; at the ceiling there is
+    #: still time in the interval for the others to try and to answer.
     timeout_floor: float = 0.2
     timeout_ceiling: float = 0.5
     #: How many others are asked to probe a member that does not answer us. More tolerates more loss and more broken

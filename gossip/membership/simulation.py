@@ -130,6 +130,8 @@ class Swarm:
         """Whether all that run hold each other, in their present lives, for members, and nobody else."""
         running = self.running()
         truth = {one.me.rank: one.me.incarnation for one in running}
+        if any(one.living != len(truth) for one in running):
+            return False  # the usual case, told without a look at everybody
         return all({record.rank: record.incarnation for record in one.members()} == truth for one in running)
 
     def _happen(self, rank: int, origin: int, body: bytes | None) -> None:

@@ -20,6 +20,7 @@ from gossip.messages import Address
 from gossip.network import Network, Weather
 from gossip.policies import parse
 from gossip.settings import Settings
+from gossip.shared_memory import SharedMemory
 from gossip.transport import Transport, ZmqTransport, new_keys
 from gossip.view import Roster
 from gossip.wire import Buffer
@@ -51,6 +52,34 @@ def curve() -> Make:
     return make
 
 
+class _Sharing(ZmqTransport):
+    """Has what it sends in shared memory, as a core has, and keeps it, as a core does until it is answered."""
+
+    def __init__(self) -> None:
+        super().__init__(LOOPBACK)
+        self._memory = SharedMemory(256)
+        self._kept: list[np.ndarray] = []
+
+    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
+        *header, values = frames
+        if len(values) < LARGE:
+            return super().send(rank, frames)
+        memory = self._memory.allocate(len(values))
+        memory[:] = np.frombuffer(values, np.uint8)
+        taken = super().send(rank, [*header, memory.data])
+        if taken:
+            self._kept.append(memory)
+        return taken
+
+    def close(self) -> None:
+        super().close()
+        self._kept.clear()
+
+
+def shared() -> Make:
+    return lambda: (_Sharing(), None)
+
+
 def disturbed(kind: Callable[[], Make], weather: Weather | None = None) -> Callable[[], Make]:
     def build() -> Make:
         make, ranks = kind(), iter(range(100))
@@ -70,6 +99,7 @@ KINDS: dict[str, Callable[[], Make]] = {
     "disturbed-memory": disturbed(memory),
     "zmq": plain,
     "curve": curve,
+    "shared": shared,
     "disturbed-zmq": disturbed(plain),
 }
 

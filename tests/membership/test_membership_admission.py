@@ -8,7 +8,8 @@ import pytest
 from membership_hand import KEY, Hand, mail, only
 
 from gossip.membership import Membership, MembershipSettings, Record, State
-from gossip.membership.bodies import Ack, Ask, Behind, News, Ping, Taken, Welcome
+from gossip.membership.bodies import Ack, Ask, Behind, Digest, Holdings, News, Ping, Taken, Welcome
+from gossip.membership.codec import BODY_LIMIT
 from gossip.membership.events import (
     Join,
     Joined,
@@ -180,3 +181,24 @@ def test_a_peer_that_restarts_at_once_is_back_in_a_later_life() -> None:
     swarm.post(4, Join([record_of(9)]))
     assert swarm.run(30.0, swarm.agreed) < 5.0
     assert swarm.peers[4].membership.me.incarnation == 1
+
+
+def test_a_large_table_is_handed_over_in_bodies_within_the_limit() -> None:
+    hand = Hand(n=500)
+    effects = hand.say(20, Digest(bytes(512), answer=False))
+    assert all(len(effect.body) <= BODY_LIMIT for effect in effects if isinstance(effect, Send))
+    holdings = [envelope for _, envelope in mail(effects) if isinstance(envelope.said, Holdings)]
+    assert len(holdings) > 1
+    assert {update.record.rank for envelope in holdings for update in envelope.updates} == set(range(500))
+
+
+def test_a_newcomer_compares_tables_until_somebody_answers() -> None:
+    hand = Hand(n=1)
+    hand.one, hand.now = newcomer(), 0.0
+    hand.say(1, Welcome(0), record_of(1))
+    sent = hand.until(10.0)
+    assert sum(isinstance(envelope.said, Digest) for _, envelope in sent) >= 5
+    assert only(hand.effects, Joined) == []
+    hand.say(1, Holdings())
+    assert only(hand.effects, Joined) == [Joined()]
+    assert not [envelope for _, envelope in hand.until(30.0) if isinstance(envelope.said, Digest)][2:]

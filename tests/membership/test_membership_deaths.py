@@ -139,3 +139,14 @@ def test_one_peer_that_cannot_hear_does_not_get_the_others_killed() -> None:
     swarm.separates = lambda _, destination: destination == 7
     swarm.run(60.0)
     assert {dead for _, observer, dead in deaths(swarm) if observer != 7} <= {7}
+
+
+@pytest.mark.parametrize(("loss", "most"), [(0.0, 1.5), (0.1, 3.3)])
+def test_what_a_peer_sends_does_not_grow_with_the_swarm(loss: float, most: float) -> None:
+    """A probe and its answer per interval; under loss some helpers, but no suspicions that everybody hears of."""
+    for n in (8, 32, 96):
+        swarm = Swarm(membership_preset("lan"), 1, Conditions(loss=loss, delay=DELAYS["lan"]))
+        swarm.start(range(n))
+        swarm.run(40.0)
+        assert sum(peer.messages for peer in swarm.peers.values()) / n / 40.0 < most
+        assert sum(peer.bytes for peer in swarm.peers.values()) / n / 40.0 < 100.0

@@ -52,15 +52,15 @@ def test_a_short_cut_leaves_no_trace() -> None:
 def test_greeting_the_dead_has_a_bounded_rate() -> None:
     settings = MembershipSettings()
     swarm = Swarm(settings, 1)
-    swarm.start(range(64))
+    swarm.start(range(12))
     swarm.run(1.0)
-    for rank in range(1, 64):
+    for rank in range(1, 12):
         swarm.kill(rank)
-    swarm.run(300.0)
+    swarm.run(600.0)  # long: who is suddenly alone suspects itself first
     before = swarm.peers[0].messages
     assert [record.rank for record in swarm.peers[0].membership.members()] == [0]
     swarm.run(100.0)
-    assert swarm.peers[0].messages - before <= 100 / settings.revisit_interval + 1
+    assert 8 <= swarm.peers[0].messages - before <= 100 / settings.revisit_interval + 1
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -45,7 +45,7 @@ def test_mass_is_conserved_in_many_more_storms(block: int) -> None:
 
 def test_nothing_is_biased_by_loss() -> None:
     for seed in range(4):
-        result = simulate(Scenario(peers=16, steps=250, topology="one-peer-exponential", loss=0.3, seed=seed))
+        result = simulate(Scenario(peers=16, steps=500, topology="one-peer-exponential", loss=0.3, seed=seed))
         assert result.bias < 1e-6
         assert result.disagreement < 1e-6
         assert result.weight_total == pytest.approx(16, abs=1e-9)
