@@ -50,6 +50,14 @@ class Gloo:
         """Return None: gloo does not count."""
         return None
 
+    def wire(self) -> int | None:
+        """Return None, as above."""
+        return None
+
+    def others(self) -> int:
+        """Return 0: no memory of others is mapped."""
+        return 0
+
     def check(self, values: Floats, steps: int) -> None:
         """Raise unless the values are n times the mean, and n times more with each further step."""
         check(values, (self._n - 1) / 2, float(self._n) ** steps)

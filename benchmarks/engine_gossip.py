@@ -31,7 +31,7 @@ PATIENCE = 60.0
 
 
 class _Counted(ZmqTransport):
-    """Counts what it sends: headers and values of all messages, answers and repetitions included."""
+    """Counts what it hands over: headers and values of all messages, answers and repetitions included."""
 
     sent = 0
 
@@ -111,8 +111,16 @@ class Gossip:
         assert self._driver.flush(PATIENCE), "parcels were not answered"
 
     def sent(self) -> int:
-        """Return the bytes sent so far."""
+        """Return the bytes handed over so far, by whichever way."""
         return self._transport.sent
+
+    def wire(self) -> int:
+        """Return those of them that went through sockets; a reference of 42 bytes counts for nothing."""
+        return self._transport.sent - self._transport.bytes_shared
+
+    def others(self) -> int:
+        """Return the bytes of other processes' memory that are mapped here, and so resident here as well as there."""
+        return self._transport.bytes_mapped
 
     def check(self, values: Floats, steps: int) -> None:
         """Raise unless the values are the mean of all; that takes log2 n steps where n is a power of two."""

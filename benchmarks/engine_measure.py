@@ -26,14 +26,18 @@ class Row:
     wall_seconds: float
     #: Of all processes together, user and system, for each 1e9 bytes of model that were mixed; the median over runs.
     cpu_seconds_per_gb: float
-    #: That a peer sends, on average.
+    #: That a peer hands over, on average: values count however they get there.
     bytes_per_step: float
+    #: Of those, what goes through sockets.
+    wire_bytes_per_step: float
     #: ``measured`` where it was sent, or the ``formula`` of the algorithm.
     bytes_by: str
     #: The most that any process ever held.
     peak_rss_mib: float
     #: What it held before there was a model: the interpreter and what it imports.
     own_rss_mib: float
+    #: Other processes' memory that is mapped in it: resident here, and in their own figures as well.
+    others_rss_mib: float
     wall_runs: list[float] = field(default_factory=list)
     cpu_runs: list[float] = field(default_factory=list)
 
@@ -83,18 +87,24 @@ def _row(system: str, n: int, mib: int, steps: int, own: float, runs: Sequence[S
     # Not the median: what is sent again counts, however seldom that is. Gloo does not count its bytes; its ring sends
     # every process's share of the model around once to sum it and once to spread it.
     measured = system != "gloo"
-    sent = fmean(answer["sent"] / steps for run in runs for answer in run) if measured else 2 * (n - 1) / n * model
+    formula = 2 * (n - 1) / n * model
+    sent, wire = (
+        fmean(answer[what] / steps for run in runs for answer in run) if measured else formula
+        for what in ("sent", "wire")
+    )
     return Row(
         system=system,
-        transport="tcp+curve" if system == "gossip-curve" else "tcp",
+        transport={"gossip": "shm", "gossip-curve": "tcp+curve"}.get(system, "tcp"),
         n=n,
         mib=mib,
         wall_seconds=median(walls),
         cpu_seconds_per_gb=median(cpus),
         bytes_per_step=sent,
+        wire_bytes_per_step=wire,
         bytes_by="measured" if measured else "formula",
         peak_rss_mib=max(answer["peak_rss_mib"] for run in runs for answer in run),
         own_rss_mib=own,
+        others_rss_mib=max(answer["others_mib"] for run in runs for answer in run),
         wall_runs=walls,
         cpu_runs=cpus,
     )

@@ -77,6 +77,14 @@ class Sockets:
         """Return the bytes sent so far."""
         return self._sent
 
+    def wire(self) -> int:
+        """Return the same: all of it goes through sockets."""
+        return self._sent
+
+    def others(self) -> int:
+        """Return 0: no memory of others is mapped."""
+        return 0
+
     def check(self, values: Floats, steps: int) -> None:
         """Raise unless the values are what so many steps on a ring make: means with binomial weights."""
         mean = sum(comb(steps, hop) * ((self._rank - hop) % self._n) for hop in range(steps + 1)) / 2**steps

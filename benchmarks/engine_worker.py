@@ -37,7 +37,13 @@ class Exchange(Protocol):
         """Mix once, and wait for it."""
 
     def sent(self) -> int | None:
-        """Return the bytes that were sent so far, or None where that is not known."""
+        """Return the bytes that were handed over so far, or None where that is not known."""
+
+    def wire(self) -> int | None:
+        """Return the bytes of them that went through sockets, or None where that is not known."""
+
+    def others(self) -> int:
+        """Return the bytes of other processes' memory that are mapped here."""
 
     def check(self, values: Floats, steps: int) -> None:
         """Raise unless the values are what so many steps make of freshly filled ones."""
@@ -51,7 +57,7 @@ def exchange(system: str, rank: int, n: int) -> Exchange:
     if system.startswith("gossip"):
         from benchmarks.engine_gossip import Gossip
 
-        return Gossip(rank, n, encrypted="curve" in system, shared="tcp" not in system)
+        return Gossip(rank, n, encrypted=system == "gossip-curve", shared=system == "gossip")
     if system == "gloo":
         from benchmarks.engine_gloo import Gloo
 
@@ -90,6 +96,10 @@ def peak_rss() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def _since(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
 def run(system: str, rank: int, n: int, mib: int) -> None:
     """Take part until stdin ends."""
     way = exchange(system, rank, n)
@@ -109,19 +119,20 @@ def run(system: str, rank: int, n: int, mib: int) -> None:
             say({"warm": True})
             if hear() is None:
                 return
-            steps, sent = request["steps"], way.sent()
+            steps, sent, wire = request["steps"], way.sent(), way.wire()
             cpu, began = cpu_seconds(), time.perf_counter()
             for _ in range(steps):
                 way.step()
             wall = time.perf_counter() - began
             cpu = cpu_seconds() - cpu
             way.check(values, steps)
-            after = way.sent()
             say(
                 {
                     "wall": wall,
                     "cpu": cpu,
-                    "sent": None if sent is None or after is None else after - sent,
+                    "sent": _since(sent, way.sent()),
+                    "wire": _since(wire, way.wire()),
+                    "others_mib": way.others() / (1 << 20),
                     "peak_rss_mib": peak_rss(),
                     "torch": "torch" in sys.modules,
                 }

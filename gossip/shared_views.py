@@ -53,6 +53,11 @@ class Views:
         """How many views somebody still has."""
         return len(self._locks)
 
+    @property
+    def nbytes(self) -> int:
+        """How much of others' memory is mapped here."""
+        return sum(len(mapping) for _, mapping in self._mappings.values())
+
     def open(self, reference: Reference) -> memoryview | None:
         """Return the values, read-only; None if they are not there any more, never were, or may not be read."""
         try:

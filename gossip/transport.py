@@ -12,6 +12,9 @@ ZeroMQ: one PULL socket is bound, and two PUSH sockets are connected to each pee
 one for everything small, so that an answer does not queue behind megabytes. Every conversation is made of one-way
 streets, so there is no identity to hand over when a peer restarts.
 
+To peers on this host, values that lie in shared memory are not sent: a note says where they are; see
+`gossip.shared_memory` and `gossip.sharing`. Notes are between transports, and never reach the core.
+
 With keys every connection is encrypted and authenticated by CURVE: a PUSH knows the key of the peer it connects to, and
 the PULL admits only keys on its list, by ZAP at the handshake and again for every message, so that a key which
 is revoked is out at once. Without keys it binds to loopback only, unless insecurity is asked for by name.
@@ -216,6 +219,11 @@ class ZmqTransport:
     def endpoint(self) -> Endpoint:
         """Where others reach this one; the port is the real one, also where any was asked for."""
         return self._endpoint
+
+    @property
+    def bytes_mapped(self) -> int:
+        """How much of others' memory is mapped here."""
+        return 0 if self._views is None else self._views.nbytes
 
     def admit(self, key: bytes) -> None:
         """Let the bearer of a public key in from now on."""

@@ -91,11 +91,11 @@ class Engine:
         policy.check(schedules(setup.world_size))
         # Parcels are copied into memory that peers on this host, if there are any, can read.
         others = [card.endpoint for card in cards.values() if card.rank != setup.rank]
-        near = any(is_near(transport.endpoint, other) for other in others)
+        owner = SharedMemory() if any(is_near(transport.endpoint, other) for other in others) else None
         members = {**dict.fromkeys(cards, 0), setup.rank: setup.incarnation}
         self.core = Core(
             Address(setup.rank, setup.incarnation),
-            Mass(replica.layout, replica.arrays, owner=SharedMemory() if near else None),
+            Mass(replica.layout, replica.arrays, owner=owner),
             Roster(members, schedules),
             policy,
             replace(preset.settings, share=setup.share),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import mmap
@@ -118,20 +119,16 @@ def test_values_do_not_go_over_the_wire(pool: Pool, encrypted: bool) -> None:
             trusted(sender, receiver)
             before = relay.nbytes
             for number in range(20):
-                send(sender, 0, receiver, [b"header", frame(values(pool, number))] if number < 0 else [b"small"])
                 kept = values(pool, number)
                 send(sender, 0, receiver, [b"header", frame(kept)])
-                while bytes((got := receive(receiver, sender))[0]) != b"header":
-                    continue
+                got = receive(receiver, sender)
                 assert shows(got[1]) == number
                 assert got[1].readonly
             assert relay.nbytes - before < 20 * 500, "headers and references, and that is all"
             assert sender.bytes_shared == 20 * SIZE
             plain = np.full(SIZE // 4, 7.0, FLOAT)
             send(sender, 0, receiver, [b"plain", frame(plain)])
-            while bytes((got := receive(receiver, sender))[0]) != b"plain":
-                continue
-            assert shows(got[1]) == 7
+            assert shows(receive(receiver, sender)[1]) == 7
             assert relay.nbytes - before > SIZE, "what is not in shared memory goes over the wire, and is counted"
         finally:
             sender.close()
@@ -141,7 +138,9 @@ def test_values_do_not_go_over_the_wire(pool: Pool, encrypted: bool) -> None:
 def test_a_swarm_hands_over_everything_by_reference_and_agrees() -> None:
     n, layout = 4, Layout.cut(1 << 16, 1 << 17, np.float64)
     roster = Roster(dict.fromkeys(range(n), 0), lambda m: topologies.parse("one-peer-exponential", m))
-    rules = Settings(wait_floor=60.0, wait_ceiling=60.0, weight_floor=0.0, weight_cap=1e5, resend_first=30.0)
+    rules = Settings(
+        wait_floor=60.0, wait_ceiling=60.0, weight_floor=0.0, weight_cap=1e5, resend_first=60.0, resend_ceiling=60.0
+    )
     transports = [ZmqTransport(LOOPBACK) for _ in range(n)]
     engines = []
     for rank, transport in enumerate(transports):
@@ -151,22 +150,28 @@ def test_a_swarm_hands_over_everything_by_reference_and_agrees() -> None:
         core = Core(Address(rank, 0), mass, roster, parse("sgp"), rules)
         engines.append(Engine(core, transport, Driver(core, transport)))
     greet(transports, layout, rules)
-    for transport in transports:
-        while transport.receive() is not None:  # the questions of everybody are among it
-            continue
+    everywhere = [outlet.sharing for transport in transports for outlet in transport._outlets.values()]
+
+    def works() -> bool:
+        for transport in transports:
+            while transport.receive() is not None:  # the questions of everybody are among it
+                continue
+        return all(one.works for one in everywhere)
+
+    until(works, *transports, why="somebody cannot read")
     for engine in engines:
         engine.driver.__enter__()
     try:
-        together(engines, steps(2))
-        before = [engine.transport.bytes_shared for engine in engines]
-        together(engines, steps(4))
-        assert all(engine.driver.flush(PATIENCE) for engine in engines)
+        for _ in range(4):
+            together(engines, steps(1))
+            # Otherwise a shard whose last parcel is not answered yet would pass.
+            assert all(engine.driver.flush(PATIENCE) for engine in engines)
     finally:
         for engine in engines:
             engine.driver.close()
-    for engine, shared in zip(engines, before, strict=True):
+    for engine in engines:
         np.testing.assert_allclose(engine.core.mass.values, 1.5, atol=1e-12)
-        assert engine.transport.bytes_shared - shared >= 4 * layout.total_bytes
+        assert engine.transport.bytes_shared == 4 * layout.total_bytes
         assert engine.core.rejections.total == 0
 
 
@@ -270,7 +275,8 @@ def test_a_fork_does_not_let_go_for_its_parent(pool: Pool, views: Views) -> None
         os._exit(0)
     try:
         del view
-        assert values(pool, 3).ctypes.data == place, "nor does it hold on for it"
+        kept = [values(pool, 3) for _ in range(2)]
+        assert place in [one.ctypes.data for one in kept], "nor does it hold on for it"
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -383,8 +389,9 @@ def test_a_sender_that_is_killed(child: Callable[[str], subprocess.Popen[str]], 
             # It is opened only after its owner has died.
             read = receiver._views.open
             receiver._views.open = lambda reference: (process.kill(), process.wait(), read(reference))[-1]
-            until(lambda: receiver.receive() or receiver._views.refused, receiver, why="no reference came")
-            until(lambda: process.poll() is not None and receiver._views.refused, receiver, why="it was read")
+            got = []
+            until(lambda: got.append(receiver.receive()) or receiver._views.refused, receiver, why="it was read")
+            assert all(frames is None or len(frames) == 1 for frames in got)
             assert receiver.receive() is None
             return
         while len(frames := receive(receiver)) == 1:
@@ -610,7 +617,8 @@ def test_a_bad_reference_is_refused(name: str, tmp_path: Path, pool: Pool, views
     gc.collect()
     before = descriptors()
     assert views.open(reference) is None
-    views.answer(reference) if name != "board" else None
+    if name != "board":
+        views.answer(reference)
     assert views.refused >= 1
     views.close()
     assert descriptors() == before
@@ -649,7 +657,12 @@ def test_notes_that_are_none_are_passed_over(pair: tuple[ZmqTransport, ZmqTransp
 
 
 def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    """Return how many there are of what is opened here; sockets come and go."""
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            count += any(name in str(link.readlink()) for name in ("memfd:", "pytest"))
+    return count
 
 
 def mappings() -> int:
@@ -682,7 +695,8 @@ def test_beyond_a_number_of_pieces_memory_is_plain() -> None:
     assert [find(one.ctypes.data, SIZE) is not None for one in pieces] == [True, True, False]
     assert memory.reclaim(pieces[2])
     del pieces[0]
-    assert find(memory.allocate(SIZE).ctypes.data, SIZE) is None or len(pieces) == 2
+    again = memory.allocate(SIZE)
+    assert find(again.ctypes.data, SIZE) is not None, "one was given up, so there is room"
     assert memory.allocate(0).size == 0
 
 

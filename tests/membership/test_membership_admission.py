@@ -184,12 +184,12 @@ def test_a_peer_that_restarts_at_once_is_back_in_a_later_life() -> None:
 
 
 def test_a_large_table_is_handed_over_in_bodies_within_the_limit() -> None:
-    hand = Hand(n=500)
+    hand = Hand(n=1500)
     effects = hand.say(20, Digest(bytes(512), answer=False))
     assert all(len(effect.body) <= BODY_LIMIT for effect in effects if isinstance(effect, Send))
     holdings = [envelope for _, envelope in mail(effects) if isinstance(envelope.said, Holdings)]
     assert len(holdings) > 1
-    assert {update.record.rank for envelope in holdings for update in envelope.updates} == set(range(500))
+    assert {update.record.rank for envelope in holdings for update in envelope.updates} == set(range(1500))
 
 
 def test_a_newcomer_compares_tables_until_somebody_answers() -> None:
