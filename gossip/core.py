@@ -53,6 +53,8 @@ __all__ = ["Core"]
 _WORTHWHILE = 0.25
 #: Nobody honest is further ahead than this. Turns are followed, so a lie must not carry us out of their range.
 _TURNS_AHEAD = 1_000_000
+#: Attempts before silence counts: a peer that was itself asleep finds old parcels, and answers that it has not read.
+_TRIES = 3
 
 
 class Core:
@@ -111,6 +113,8 @@ class Core:
         self._waiting = Waiting(layout.shards, policy.lag)
         if now is not None:
             self._waiting.step_began(now)
+        #: When each rank last said anything.
+        self._heard_at: dict[int, float] = {}
         self._backoff = Backoff()
         self._resend = Resend(settings.resend_first, settings.resend_floor, settings.resend_ceiling)
         #: Types and addresses only: a frame kept here would keep its memory.
@@ -133,6 +137,11 @@ class Core:
         self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, in_order=self.policy.lag == 0)
         #: The verdicts on what each neighbour, in its present incarnation, has sent.
         self._received: dict[Address, Received] = {}
+
+    @property
+    def lacking(self) -> int:
+        """How many pieces of the state that this peer adopts have not come yet."""
+        return self._handover.lacking
 
     # Events in, effects out
 
@@ -314,7 +323,22 @@ class Core:
             for piece in self._handover.given(self.me):
                 self._send(piece)
 
+    def _give_up_the_silent(self, now: float) -> None:
+        """Declare dead who has been sent a parcel several times, and has said nothing at all for too long."""
+        if not self.settings.silence:
+            return
+        silent = {
+            entry.parcel.destination
+            for entry in self.outbox
+            if entry.attempts >= _TRIES
+            and now - max(entry.sent_at, self._heard_at.get(entry.parcel.destination.rank, 0.0)) > self.settings.silence
+        }
+        for address in sorted(silent):
+            self._declare_dead(address, now)
+            self._emit(events.GaveUp(address))
+
     def _send_again(self, now: float) -> None:
+        self._give_up_the_silent(now)
         if self._open and self._rumours.due_at is not None and self._rumours.due_at <= now:
             self._tell(now)
         for entry in self.outbox:
@@ -346,6 +370,7 @@ class Core:
         if current is not None and origin.incarnation < current:
             raise Rejected(Reason.STALE, f"incarnation {origin.incarnation} is over", origin.rank)
         if not self.view.fenced(origin):
+            self._heard_at[origin.rank] = now
             self._admit(origin, now)
         if isinstance(message, Fence):
             if destination.incarnation > self.me.incarnation:

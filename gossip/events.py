@@ -20,6 +20,7 @@ __all__ = [
     "Donate",
     "Effect",
     "Event",
+    "GaveUp",
     "Heard",
     "Leave",
     "Merge",
@@ -221,6 +222,13 @@ class Rested:
 
 
 @dataclass(frozen=True)
+class GaveUp:
+    """A neighbour has been silent for too long, and is dead to us from now on."""
+
+    address: Address
+
+
+@dataclass(frozen=True)
 class Heard:
     """A peer told us news."""
 
@@ -247,6 +255,7 @@ Effect = (
     | NotFinite
     | RejectedFrame
     | Reincarnated
+    | GaveUp
     | Heard
     | Adopted
 )

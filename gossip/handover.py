@@ -100,6 +100,11 @@ class Handover:
         return bool(self._got) and len(self._got) == self.pieces
 
     @property
+    def lacking(self) -> int:
+        """How many pieces have not come yet."""
+        return self.pieces - len(self._got)
+
+    @property
     def annex(self) -> bytes:
         """What came behind the shards."""
         return b"".join(self._annex[piece] for piece in sorted(self._annex))

@@ -158,6 +158,10 @@ class Mass:
         seal, finite = copy(view, values)
         return Snapshot(values, seal) if finite else None
 
+    def close(self) -> None:
+        """Give up the memory that is kept for snapshots; there will be no more."""
+        self._pool.close()
+
     def give(self, shard: int, weight: float) -> None:
         """Take ``weight`` off the shard; the values stay. Somebody else must book just as much."""
         self.weights[shard] -= weight

@@ -44,6 +44,11 @@ class Pool:
         """How much is kept for later."""
         return sum(size * len(free) for size, free in list(self._free.items()))
 
+    def close(self) -> None:
+        """Give up what is kept, and what comes back from now on."""
+        self._limit = 0
+        self._free.clear()
+
     def take(self, size: int, dtype: np.dtype[Any]) -> Values:
         """Return an array of so many numbers, of any value."""
         nbytes = size * dtype.itemsize
@@ -67,4 +72,4 @@ class Pool:
 
     def _come_back(self, memory: Memory) -> None:
         if self.free_bytes + memory.nbytes <= self._limit:
-            self._free[memory.nbytes].append(memory)
+            self._free.setdefault(memory.nbytes, deque()).append(memory)

@@ -38,6 +38,11 @@ class Settings:
     #: Seconds before which nothing is sent again, however short the round trips are. It stands for what they do not
     #: show: a receiver that waits for a core. TCP's is 0.2 as well. A lost parcel is rare, its mass waits so long.
     resend_floor: float = 0.2
+    #: Seconds without a word after which a neighbour that owes us an answer is declared dead; 0: never, somebody else
+    #: tells. A gossip thread answers within milliseconds, whatever its trainer does, so this is about machines that
+    #: stand still. Shorter, and mass sent to the dead is back sooner; longer, and nobody is buried alive, which costs
+    #: it its mass, not its model.
+    silence: float = 0.0
     #: The least weight that a peer keeps when it pushes, where the average peer holds 1. Together with the cap it
     #: keeps every weight within a factor of 3 of the mean, so that no peer becomes a sink of mass nor trains
     #: without any. Closer to 1 means less mixing, further away more noise in z. With a floor of 0 the schedule's
@@ -56,7 +61,15 @@ class Settings:
                 "the average weight is 1, so weight_floor is below and weight_cap above: "
                 f"not {self.weight_floor} and {self.weight_cap}"
             )
-        for name in ("wait_ceiling", "wait_floor", "patience", "resend_floor", "neighbour_bytes", "inbox_bytes"):
+        for name in (
+            "wait_ceiling",
+            "wait_floor",
+            "patience",
+            "resend_floor",
+            "silence",
+            "neighbour_bytes",
+            "inbox_bytes",
+        ):
             if not getattr(self, name) >= 0:
                 raise SettingsError(f"{name} is not negative: {getattr(self, name)}")
         if not 0 < self.resend_first <= self.resend_ceiling:

@@ -32,6 +32,7 @@ __all__ = [
     "OFFSET",
     "REFERENCE_BYTES",
     "SEALS",
+    "SMALLEST",
     "Memory",
     "Owner",
     "Plain",
@@ -45,6 +46,8 @@ Memory = np.ndarray[Any, np.dtype[np.uint8]]
 
 #: Of the files, as /proc shows it: who is asked to read any other file will not.
 NAME = "gossip"
+#: Smaller pieces are not worth a file, nor a look into another process.
+SMALLEST = 64 << 10
 #: Where the values start: on a page of their own.
 OFFSET = mmap.PAGESIZE
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -149,7 +152,7 @@ class SharedMemory:
 
     def allocate(self, nbytes: int) -> Memory:
         """Return new memory."""
-        if len(_pieces) >= self._most or not nbytes:
+        if nbytes < SMALLEST or len(_pieces) >= self._most:
             return np.empty(nbytes, np.uint8)
         try:
             fd, mapping = create(NAME, OFFSET + nbytes)

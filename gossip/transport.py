@@ -37,7 +37,7 @@ from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
 from gossip.keys import KeyPair
 from gossip.link import Link
-from gossip.shared_memory import REFERENCE_BYTES, Reference
+from gossip.shared_memory import REFERENCE_BYTES, SMALLEST, Reference
 from gossip.shared_views import BOARD, Views
 from gossip.sharing import Board, Sharing, is_near
 from gossip.wire import HEADER_LIMIT, Buffer
@@ -140,8 +140,6 @@ class ZmqTransport:
     #: Messages up to this size are copied and go ahead of parcels. A queue full of them, for a peer that stands still,
     #: is no more than a parcel.
     _SMALL = 4 << 10
-    #: Payloads of less are not worth a look into another process.
-    _SHARED = 64 << 10
     #: Seconds between two looks at the connections.
     _LOOK = 0.2
     #: Milliseconds that small messages have for leaving when the transport is closed.
@@ -380,7 +378,7 @@ class ZmqTransport:
             if question is not None:
                 outlet.words.send(_QUESTION + question, flags=zmq.NOBLOCK)
                 sharing.asked()
-            if len(frames) != 2 or len(frames[1]) < self._SHARED:
+            if len(frames) != 2 or len(frames[1]) < SMALLEST:
                 return False
             reference = sharing.reference(_identity(frames[1]), len(frames[1]))
             if reference is None:

@@ -37,6 +37,8 @@ class _Peer:
     host: Host
     lives: int = 0
     running: bool = False
+    #: Whether this life has come as far as training.
+    trains: bool = False
     card: list[Any] | None = None
     step: int = 0
     kills: int = 0
@@ -159,6 +161,7 @@ class Controller:
             self._introduce(peer)
         elif "status" in message:
             peer.step = max(peer.step, int(message["status"].get("step", 0)))
+            peer.trains = peer.trains or message["status"].get("state") == "training"
             self._display.status(rank, message["status"])
         elif "exit" in message:
             self._ended(peer, message["exit"])
@@ -167,7 +170,7 @@ class Controller:
         if peer.keys is not None:
             extra["keys"] = peer.keys
         peer.lives += 1
-        peer.running, peer.code, peer.on_purpose = True, None, False
+        peer.running, peer.code, peer.on_purpose, peer.trains = True, None, False, False
         peer.host.start(self._plan.process(peer.seat, extra))
         self._display.started(peer.seat.rank, peer.host.name, peer.lives)
 
@@ -188,11 +191,21 @@ class Controller:
             peer.kills += 1
             peer.on_purpose = True
         self._display.ended(rank, code)
+        self._stop_the_late()
         if not self._introduced and code != 0 and not self._interrupted:
             self._aborted = True  # nobody can start without its card
             self._display.event(f"rank {rank} ended before the swarm could start, so all are stopped")
         elif code != 0 and not peer.restarts and peer.lives <= self._plan.restarts and self._swarm_goes_on():
             self._restart(peer)
+
+    def _stop_the_late(self) -> None:
+        """End who was started again and finds nobody any more to get the model from."""
+        running = [peer for peer in self._peers.values() if peer.running]
+        if all(peer.lives > 1 and not peer.trains for peer in running):
+            for peer in running:
+                peer.on_purpose = True
+                self._display.event(f"rank {peer.seat.rank} came back too late: the others have ended")
+                peer.host.signal(peer.seat.rank, signal.SIGKILL)
 
     def _swarm_goes_on(self) -> bool:
         return not self._interrupted and any(peer.running for peer in self._peers.values())

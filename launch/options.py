@@ -75,11 +75,11 @@ def _from_file(path: Path) -> dict[str, Any]:
             fits = isinstance(value, int if kind is int else (int, float) if kind is float else kind)
             fits = fits and (kind is bool) == isinstance(value, bool)
         if not fits:
-            wanted = "a list of texts" if kind is tuple else {"str": "a text", "bool": "true or false"}.get(
-                kind.__name__, "a number"
+            wanted = (
+                "a list of texts"
+                if kind is tuple
+                else {"str": "a text", "bool": "true or false"}.get(kind.__name__, "a number")
             )
             raise CommandError(f"{path}: {key} is {wanted}, not {value!r}")
         told[name] = value
     return told
-
-

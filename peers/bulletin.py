@@ -51,6 +51,10 @@ class RollCall:
         """Return who has come to a level, as far as is known."""
         return {rank for rank, reached in self._levels.get(what, {}).items() if reached >= level}
 
+    def levels(self, what: str) -> dict[int, int]:
+        """Return how far each rank has come."""
+        return dict(self._levels.get(what, {}))
+
     def highest(self, what: str) -> int:
         """Return the highest level that anybody has come to."""
         return max(self._levels.get(what, {}).values(), default=0)

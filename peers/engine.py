@@ -170,11 +170,16 @@ class Engine:
 
     def _adopt(self, donors: list[int]) -> bytes:
         self.driver.post(events.Adopt(donors))
-        # Pieces of a large model take their time; what counts is that they keep coming.
-        if not self._wait(lambda: self._annex is not None, self._setup.start_timeout * 10):
-            raise StartError(f"rank {self._setup.rank}: no state came from ranks {donors}; are they still there?")
-        assert self._annex is not None
+        # A large model takes its time; what counts is that pieces keep coming.
+        while self._annex is None:
+            if not self._wait(self._progress(), self._setup.start_timeout):
+                raise StartError(f"rank {self._setup.rank}: no state came from ranks {donors}; are they still there?")
         return self._annex
+
+    def _progress(self) -> Callable[[], bool]:
+        """Return what tells whether a piece of the state has come since."""
+        lacking = self.core.lacking
+        return lambda: self._annex is not None or self.core.lacking != lacking
 
     def _reach(self, what: str, level: int = 1) -> None:
         self.roll.reach(what, self._setup.rank, level)
@@ -307,13 +312,26 @@ class Engine:
         except GossipError as error:
             self._tell(f"the gossip ended early: {error}")
         self.driver.close()
+        self.core.mass.close()
 
     # In the gossip thread
+
+    def _bury(self) -> None:
+        """Believe the others about who is dead; if it is this peer, it starts another life."""
+        for rank, level in self.roll.levels("dead").items():
+            current = self.core.view.incarnation(rank)
+            if current is not None and current < level:
+                self.driver.post(events.PeerDied(Address(rank, level - 1)))
 
     def _listen(self, effect: events.Effect) -> None:
         match effect:
             case events.Heard(body=body):
                 self.bulletin.hear(body)
+                self._bury()
+            case events.GaveUp(address):
+                self._tell(f"rank {address.rank} has not said a word for too long and is given up")
+                self.roll.reach("dead", address.rank, address.incarnation + 1)
+                self.bulletin.tell()
             case events.Adopted(annex):
                 self._annex = annex
                 self.bulletin.wake()

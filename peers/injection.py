@@ -182,7 +182,11 @@ class Boundary:
         extra = sum(straggler.extra for straggler, _ in slowing)
         if slowing != self._slowing:
             self._slowing = slowing
-            slower = f"{factor:.4g}x as long and {extra:g} s more" if slowing else "no longer than by itself"
+            slower = (
+                f"{factor:.4g}x as long{f' and {extra:g} s more' if extra else ''}"
+                if slowing
+                else "no longer than by itself"
+            )
             self._tell(f"from step {step} on each step is made to take {slower}")
         if slowing:
             self._sleep((factor - 1) * seconds + extra)

@@ -35,6 +35,8 @@ _LOOPS_TOLD = 4
 _REPORT_EVERY = 0.25
 #: What a line of the metrics holds in any case.
 _METRICS = frozenset(["bytes_received", "bytes_sent", "seconds", "step", "wait_seconds", "weight"])
+#: Bytes of a shard where only a share of them is pushed per step.
+_FINE = 1 << 20
 #: Seconds that parcels have for being answered when a peer ends.
 _FLUSH = 2.0
 
@@ -106,7 +108,8 @@ class Peer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end("finished" if kind is None else f"failed: {kind.__name__}: {error}")
+        how = "finished" if kind is None else f"failed: {kind.__name__}: {error}"
+        self._end("interrupted" if kind is KeyboardInterrupt else how)
 
     # Who this is
 
@@ -160,12 +163,17 @@ class Peer:
             raise PeerError("a peer has one replica, and it is attached already")
         if self._closed:
             raise PeerError("this peer has ended: attach inside of its with statement")
-        replica = Replica(model, self._preset.shard_bytes)
+        # A share of the shards needs several of them.
+        shard_bytes = self._preset.shard_bytes if self._setup.share == 1 else min(self._preset.shard_bytes, _FINE)
+        replica = Replica(model, shard_bytes)
         self._saving = Saving(self._setup, model, optimizer, dict(also or {}), self._records.directory, self._tell)
         restored = self._saving.load() if self._setup.resume else None
         turns = None
         if restored is not None:
             self.step, turns = restored.step, restored.turns
+            _log.info("rank %d: resumed from step %d", self.rank, self.step)
+        elif self._setup.resume:
+            self._tell("there is no checkpoint to resume from; it starts anew")
         engine = Engine(self._setup, self._preset, self._transport, self._cards, replica, self._tell, turns)
         self._engine, self._replica = engine, replica
         adopted = engine.gather(restored is not None, replica.encode_rest())

@@ -684,7 +684,7 @@ def test_nothing_grows_with_parcels_and_nothing_is_left(pool: Pool) -> None:
     assert set(footprints) == {footprints[0]}
     sender.close()
     receiver.close()
-    pool._free.clear()
+    pool.close()
     gc.collect()
     assert (descriptors(), mappings()) == at_first
 
@@ -698,6 +698,19 @@ def test_beyond_a_number_of_pieces_memory_is_plain() -> None:
     again = memory.allocate(SIZE)
     assert find(again.ctypes.data, SIZE) is not None, "one was given up, so there is room"
     assert memory.allocate(0).size == 0
+    del pieces[:], again
+    assert find(memory.allocate(1 << 10).ctypes.data, 1 << 10) is None, "too small for a file"
+
+
+def test_a_pool_that_is_closed_keeps_nothing(pool: Pool) -> None:
+    before = descriptors()
+    kept, other = values(pool, 1), values(pool, 2)
+    del other
+    assert descriptors() > before + 2
+    pool.close()
+    assert kept[0] == 1
+    del kept
+    assert descriptors() == before
 
 
 def test_without_memfd_memory_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_a_straggler_sleeps_for_what_it_is_slower(hand: Hand) -> None:
     for step, seconds in enumerate([0.5, 0.25, 0.0], 1):
         boundary.passed(step, seconds)
     assert hand.sleeps == [1.5, 0.75, 0.0]
-    assert hand.told == ["from step 1 on each step is made to take 4x as long and 0 s more"]
+    assert hand.told == ["from step 1 on each step is made to take 4x as long"]
 
 
 def test_a_straggler_sleeps_for_what_is_added(hand: Hand) -> None:
