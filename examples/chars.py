@@ -79,11 +79,11 @@ with peers.join() as peer:
     for step in range(args.steps):
         text = lines(args.batch_size, stream).to(peer.device)
         loss = F.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
+        peer.log(loss=loss)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        peer.log(loss=loss)
         if step % 100 == 99:
             print(f"step {step + 1}: loss {loss.item():.3f}", flush=True)
 

@@ -51,10 +51,10 @@ with peers.join() as peer:  # 1: who am I, and where are the others?
     # 3: ends when the swarm as a whole has seen so many epochs; fast peers do more.
     for inputs, targets in peer.batches(TensorDataset(x[train], y[train]), args.batch_size, args.epochs):
         loss = F.cross_entropy(model(inputs), targets)
+        peer.log(loss=loss)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        peer.log(loss=loss)
         time.sleep(args.step_seconds)
 
     own = accuracy()

@@ -90,10 +90,10 @@ with peers.join() as peer:
     dataset = TensorDataset(images[: args.samples], labels[: args.samples])
     for inputs, targets in peer.batches(dataset, args.batch_size, args.epochs):
         loss = F.cross_entropy(model(inputs), targets)
+        peer.log(loss=loss)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        peer.log(loss=loss)
         if peer.step % 100 == 0:
             print(f"step {peer.step}: loss {loss.item():.3f}", flush=True)
 

@@ -58,6 +58,10 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._all)
 
+    def snapshot(self) -> list[Entry]:
+        """Return all entries; safe in a thread that does not own the book."""
+        return list(self._all.copy().values())
+
     def room(self, destination: Address, shard: int, nbytes: int) -> bool:
         """Whether a parcel may be sent: nothing of this shard on the way there, and the budget allows it.
 

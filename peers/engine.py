@@ -34,6 +34,8 @@ __all__ = ["Engine", "StartError", "plan"]
 _TURNS_AHEAD = 64
 #: How often whoever waits looks whether the gossip thread still runs.
 _GLANCE = 0.2
+#: A parcel that had to be sent more often than this no longer counts as on its way.
+_ATTEMPTS = 2
 #: A mixing round in which nothing came is followed by a pause.
 _PAUSE = 0.005
 #: Seconds for which who has another model goes on telling, so that the others hear it as well.
@@ -224,11 +226,16 @@ class Engine:
     def _untrained(self, shard: int) -> float:
         """Return the weight on its way that nobody trains meanwhile."""
         core = self.core
-        if core.policy.lag != 0 or not core.outbox.weight(shard):
-            return core.outbox.weight(shard)
+        if not core.outbox.weight(shard):
+            return 0.0
         # Whoever is synchronous waits for the last turn's parcel before it moves: only its answer is not here yet.
-        late = [entry.parcel for entry in list(core.outbox) if entry.parcel.turn < core.turns[shard] - 1]
-        return sum(parcel.weight for parcel in late if parcel.shard == shard)
+        turn = core.turns[shard] - 1 if core.policy.lag == 0 else math.inf
+        # And what was sent again and again is on its way to the dead, or so it seems: it will come back.
+        return sum(
+            entry.parcel.weight
+            for entry in core.outbox.snapshot()
+            if entry.parcel.shard == shard and entry.parcel.turn < turn and entry.attempts <= _ATTEMPTS
+        )
 
     def merge(self) -> None:
         """Merge what has arrived, before the optimizer moves the values."""
