@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from gossip.version import __version__
 from launch.host import LocalHost, PeerProcess, threads
+from launch.interrupts import interruptible
 
 __all__ = ["Agent", "main"]
 
@@ -125,7 +126,7 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     agent = Agent(out)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt), interruptible():
         for line in sys.stdin.buffer:
             agent.obey(json.loads(line))
     agent.close()

@@ -16,6 +16,7 @@ from launch.display import Display
 from launch.errors import CommandError
 from launch.host import Emit, Host, LocalHost
 from launch.hostfile import LOCAL, HostLine, read_hostfile, selected
+from launch.interrupts import interruptible
 from launch.options import Options
 from launch.plan import Plan, Seat, program
 from launch.terminal import output
@@ -38,10 +39,11 @@ def launch(options: Options, *, dry_run: bool = False) -> int:
         known = addressed(list(dict.fromkeys(seat.host for seat in plan.seats)))
         plan = replace(plan, seats=tuple(replace(seat, host=known[seat.host]) for seat in plan.seats))
     display = Display(console, plan.world_size, quiet=options.quiet)
-    controller = Controller(plan, lambda emit: _hosts(plan, emit), faults, display)
-    _write_config(plan, options)
-    with display:
-        code = controller.run()
+    with interruptible():
+        controller = Controller(plan, lambda emit: _hosts(plan, emit), faults, display)
+        _write_config(plan, options)
+        with display:
+            code = controller.run()
     console.print(f"gossip: {_verdict(controller.results())}; see {plan.run_dir}, or gossip report {plan.run_dir}")
     return code
 

@@ -55,6 +55,7 @@ if action == "fail all":
     sys.exit(4)
 if action == "wait":
     try:
+        (directory / f"waiting-{rank}").touch()
         until(directory / "go on")
     except KeyboardInterrupt:
         (directory / f"interrupted-{rank}").touch()

@@ -130,12 +130,27 @@ def test_an_injected_kill_is_no_failure(start: Launch) -> None:
 
 def test_ctrl_c_stops_all_cleanly(start: Launch, tmp_path: Path) -> None:
     process = start("-n", "2", action="wait")
-    wait_for(tmp_path / "cards-0-0", tmp_path / "cards-1-0")
+    wait_for(tmp_path / "waiting-0", tmp_path / "waiting-1")
     process.send_signal(signal.SIGINT)
     code, _ = finished(process)
     assert code == 130
     assert (tmp_path / "interrupted-0").exists()
     assert (tmp_path / "interrupted-1").exists()
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["as usual", "in the background of a script"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_asks_to_stop_is_obeyed(start: Launch, tmp_path: Path, number: int, ignored: bool) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if ignored else None
+    try:
+        process = start("-n", "2", action="wait")
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+    wait_for(tmp_path / "waiting-0", tmp_path / "waiting-1")
+    process.send_signal(number)
+    assert finished(process)[0] == 130
+    assert (tmp_path / "interrupted-0").exists()
 
 
 def test_a_second_ctrl_c_does_not_ask(start: Launch, tmp_path: Path) -> None:
@@ -152,7 +167,7 @@ def test_a_second_ctrl_c_does_not_ask(start: Launch, tmp_path: Path) -> None:
 
 def test_the_launcher_is_no_coordinator(start: Launch, tmp_path: Path) -> None:
     process = start("-n", "2", action="wait")
-    wait_for(tmp_path / "cards-0-0", tmp_path / "cards-1-0")
+    wait_for(tmp_path / "waiting-0", tmp_path / "waiting-1")
     process.kill()
     process.wait()
     (tmp_path / "go on").touch()
