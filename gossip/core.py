@@ -106,6 +106,8 @@ class Core:
         #: Whether the values are the core's: from StepFinished to Proceed, or from Rest to Resume.
         self._open = False
         self._resting = False
+        #: Whether what arrives while the values are the core's is merged at once.
+        self._merges = True
         self._handover = Handover(mass, self.turns)
         self._rumours = Rumours()
         #: The latest turn of each shard that anybody is known to have pushed; stays -1 where turns do not matter.
@@ -162,10 +164,10 @@ class Core:
             case events.Merge():
                 self._merge_all(now)
                 self._emit(events.Merged())
-            case events.Rest():
-                self._rest(now)
+            case events.Rest(merge):
+                self._rest(merge, now)
             case events.Resume():
-                self._resting = False
+                self._resting, self._merges = False, True
             case events.Publish(body):
                 self._rumours.body = body
                 if self._open:
@@ -225,11 +227,13 @@ class Core:
             if not self._turns_left:
                 self._tell(now)
 
-    def _rest(self, now: float) -> None:
+    def _rest(self, merge: bool, now: float) -> None:
         if self._open:
             raise InvariantError("the values are the core's already; wait for Proceed, or Resume", self.history())
         self._open = self._resting = True
-        self._merge_all(now)
+        self._merges = merge
+        if merge:
+            self._merge_all(now)
         self._tell(now)
         self._emit(events.Rested())
 
@@ -423,7 +427,7 @@ class Core:
             if verdict:
                 self.inbox.add(parcel, answer=parcel.ask > 0)
                 self._emit(events.Booked(parcel))
-                if self._open:
+                if self._open and self._merges:
                     self._merge_due(parcel.shard, now)
             else:
                 self._emit(events.Refused(parcel))
@@ -476,7 +480,7 @@ class Core:
         for parcel in parcels:
             self.inbox.add(parcel, answer=False)
             self._emit(events.TakenBack(parcel))
-            if self._open:
+            if self._open and self._merges:
                 self._merge_due(parcel.shard, now)
 
     # Membership

@@ -89,9 +89,9 @@ class Driver:
         """Merge what has arrived into the values; nothing is pushed."""
         self._call(events.Merge(), events.Merged, timeout)
 
-    def rest(self, timeout: float | None = None) -> None:
-        """Hand the values over until `resume`; what arrives is merged at once."""
-        self._call(events.Rest(), events.Rested, timeout)
+    def rest(self, timeout: float | None = None, *, merge: bool = True) -> None:
+        """Hand the values over until `resume`; what arrives is merged at once, or waits for the next step."""
+        self._call(events.Rest(merge), events.Rested, timeout)
 
     def resume(self, timeout: float | None = None) -> None:
         """Take the values back after a `rest`."""

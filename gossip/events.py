@@ -93,6 +93,9 @@ class Merge:
 class Rest:
     """The trainer hands the values over until `Resume`: it has nothing to compute for now."""
 
+    #: Whether what arrives is merged at once; otherwise it waits for the next step, and the values stay as they are.
+    merge: bool = True
+
 
 @dataclass(frozen=True)
 class Resume:

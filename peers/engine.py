@@ -132,7 +132,8 @@ class Engine:
             The annex of the state that was adopted, or None if this peer's own was kept.
         """
         self._replica.lend()
-        self.driver.rest()
+        # Who is through already trains and pushes; all the same everybody starts from the same weights.
+        self.driver.rest(merge=False)
         self.bulletin.add("model", self._model)
         # At once, so that nobody hears that this peer is here and not yet that it has a state.
         if has_state:
