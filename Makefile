@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOG    := $(VENV)/setup.log
 
 .PHONY: help demo test check format bench clean
 
@@ -15,10 +16,11 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	    echo "gossip needs Python 3.10 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 	         "Say which to use: make PYTHON=python3.11 ..." >&2; exit 1; }
-	@echo "Setting up $(VENV) (once; a minute or two, mostly torch) ..."
+	@echo "Setting up $(VENV): installing constraints.txt, once; a minute or two, for torch is large ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 	    echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]' >$(LOG) 2>&1 || { \
+	    cat $(LOG) >&2; echo "Setting up $(VENV) failed; what pip said stands above, and in $(LOG)." >&2; exit 1; }
 	@touch $@
 
 demo: $(READY) ## see it work

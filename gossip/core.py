@@ -18,26 +18,51 @@ Mass is always in exactly one book: the `Mass` held, the `Inbox` (arrived, not m
 answered). A parcel is answered once and for ever: booked (the sender forgets it) or refused (the sender takes it
 back). If its receiver is declared dead it is taken back as well, and that incarnation is fenced: should its bearer be
 alive after all it must reincarnate, that is, write off all it holds and start again with its z and a weight of 1.
-So whatever the network does nobody's mass is counted twice for long, and none is lost silently.
+So whatever the network does nobody's mass is counted twice for long, and none is lost silently. Who is dead is for
+`gossip.membership` to find out; its bodies travel among the other messages, and every message is a sign of life.
+A peer that leaves hands all its mass over first (`gossip.farewell`).
 
 No sinks: a push leaves its sender at least `weight_floor`, a parcel that would lift its receiver above
-`weight_cap` is refused, and after a refusal the sender skips 1, 2, 4, ... turns to that neighbour.
+`weight_cap` is refused, and after a refusal the sender skips 1, 2, 4, ... turns to that neighbour. Both are relative to
+the *fair* weight: 1, and more where those who left have handed theirs over.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gossip import events
 from gossip.backoff import Backoff
+from gossip.blocks import inspect
 from gossip.errors import InvariantError, Reason, Rejected
 from gossip.events import Effect, Event
+from gossip.farewell import Farewell
 from gossip.handover import Handover
 from gossip.inbox import Ask, Inbox
 from gossip.ledger import Outbox, Received
 from gossip.mass import Mass, Snapshot, distance
-from gossip.messages import Ack, Address, Bye, Fence, Hello, Message, News, Parcel, Pass, Piece, Refusal, Want
+from gossip.membership import Membership, Record
+from gossip.membership import events as members
+from gossip.messages import (
+    ANYBODY,
+    Ack,
+    Address,
+    Bye,
+    Fence,
+    Hello,
+    Look,
+    Message,
+    News,
+    Parcel,
+    Pass,
+    Piece,
+    Refusal,
+    Roll,
+    Settled,
+    Shown,
+    Want,
+)
 from gossip.policies.policy import Policy
 from gossip.rejections import Rejections
 from gossip.resend import Resend
@@ -53,8 +78,8 @@ __all__ = ["Core"]
 _WORTHWHILE = 0.25
 #: Nobody honest is further ahead than this. Turns are followed, so a lie must not carry us out of their range.
 _TURNS_AHEAD = 1_000_000
-#: Attempts before silence counts: a peer that was itself asleep finds old parcels, and answers that it has not read.
-_TRIES = 3
+#: Bytes of updates about members that ride on a neighbour's news.
+_UPDATES = 1024
 
 
 class Core:
@@ -70,6 +95,7 @@ class Core:
         *,
         turns: Sequence[int] | None = None,
         now: float | None = None,
+        membership: Membership | None = None,
     ) -> None:
         """Make the core of the peer ``me``.
 
@@ -81,6 +107,7 @@ class Core:
             settings: see `Settings`.
             turns: where in the schedule each shard is; a joiner takes its donor's.
             now: when the trainer starts its first step, so that it counts for how long a step takes.
+            membership: looks after the members, from `Watch` or `Join` on; without it, somebody else tells who is dead.
         """
         layout = mass.layout
         self.me = me
@@ -115,8 +142,13 @@ class Core:
         self._waiting = Waiting(layout.shards, policy.lag)
         if now is not None:
             self._waiting.step_began(now)
-        #: When each rank last said anything.
-        self._heard_at: dict[int, float] = {}
+        self.membership = membership
+        self._watching = False
+        #: Who was last reported as slow.
+        self._slow: set[int] = set()
+        #: What the average peer holds of a shard, by what is known of who left and who joined.
+        self._fair = 1.0
+        self._farewell: Farewell | None = None
         self._backoff = Backoff()
         self._resend = Resend(settings.resend_first, settings.resend_floor, settings.resend_ceiling)
         #: Types and addresses only: a frame kept here would keep its memory.
@@ -152,12 +184,13 @@ class Core:
         match event:
             case events.StepFinished():
                 self._finish_step(now)
-            case events.Received(frames):
-                self._receive(frames, now)
+            case events.Received(frames, looks_only):
+                self._receive(frames, looks_only, now)
             case events.Tick():
                 self._take_turns(now)
                 self._send_again(now)
-            case events.PeerDied(address) | events.PeerLeft(address):
+                self._look_after_members(now)
+            case events.PeerDied(address):
                 self._declare_dead(address, now)
             case events.PeerAlive(address):
                 self._admit(address, now)
@@ -176,14 +209,20 @@ class Core:
                 self._handover.adopt(donors)
             case events.Donate(annex):
                 self._handover.donate(annex)
-            case events.Leave():
-                for rank in self.view.members:
-                    if rank != self.me.rank:
-                        self._send(Bye(self.me, self.view.address(rank)))
+            case events.Watch():
+                self._watching = self.membership is not None
+            case events.Join(contacts):
+                self._join(contacts, now)
+            case events.Leave(at_once):
+                self._leave(at_once, now)
+            case events.Show(endpoint, key, body):
+                self._send(Shown(self.me, Address(ANYBODY, 0), body), endpoint, key)
         self._hand_over(now)
-        if self._open and not self._resting:
-            self._waiting.expire(now)
-            if not self._waiting and not self._turns_left:
+        if self._farewell is not None:
+            self._go_on_leaving(self._farewell, now)
+        if self._open:
+            self._waiting.expire(now)  # also of one that was told to leave while it waited, or its deadline never ends
+            if not self._resting and not self._waiting and not self._turns_left:
                 self._open = False
                 self._waiting.step_began(now)
                 self._emit(events.Proceed(self.step))
@@ -200,7 +239,9 @@ class Core:
         """When a `Tick` is due, if nothing else happens before; None: never."""
         news = self._rumours.due_at if self._open else None
         turns = self._turns_due_at if self._turns_left else None
-        moments = (turns, self.outbox.resend_at, self._waiting.deadline, self._handover.deadline, news)
+        farewell = None if self._farewell is None else self._farewell.deadline
+        watch = self.membership.deadline if self.membership is not None and self._watching else None
+        moments = (turns, self.outbox.resend_at, self._waiting.deadline, self._handover.deadline, news, farewell, watch)
         return min([moment for moment in moments if moment is not None], default=None)
 
     # The step
@@ -226,6 +267,7 @@ class Core:
             self._take_turn(shard, now)
             if not self._turns_left:
                 self._tell(now)
+                self._report_slow(now)
 
     def _rest(self, merge: bool, now: float) -> None:
         if self._open:
@@ -266,7 +308,7 @@ class Core:
                 edges.append((address, fraction))
         weight = self.mass.weights[shard]
         wanted = weight * sum(fraction for _, fraction in edges)
-        scale = min(1.0, (weight - self.settings.weight_floor) / wanted) if wanted > 0 else 0.0
+        scale = min(1.0, (weight - self._floor) / wanted) if wanted > 0 else 0.0
         snapshot = None if scale < _WORTHWHILE else self._snapshot(shard)
         for address, fraction in edges:
             if snapshot is None:
@@ -282,7 +324,7 @@ class Core:
     def _answer(self, shard: int, ask: Ask, now: float) -> None:
         """Send back the fraction that was asked for, of what we held before merging the parcel."""
         weight = self.mass.weights[shard]
-        amount = min(ask.fraction * weight, weight - self.settings.weight_floor)
+        amount = min(ask.fraction * weight, weight - self._floor)
         if amount < _WORTHWHILE * ask.fraction * weight or self.view.incarnation(ask.to.rank) != ask.to.incarnation:
             return
         if self.view.fenced(ask.to) or not self._has_budget(ask.to, shard):
@@ -305,19 +347,31 @@ class Core:
         self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
     ) -> None:
         self.mass.give(shard, weight)
+        self._post(to, shard, turn, weight, snapshot, ask, now)
+
+    def _post(
+        self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
+    ) -> None:
+        """Send mass that is in no other book any more."""
         sequence, (values, seal) = self.outbox.next_sequence(to), snapshot
         parcel = Parcel(self.me, to, sequence, turn, shard, weight, values, ask, seal)
         self.outbox.add(parcel, now, now + self._resend.after(to.rank))
         self._send(parcel)
 
-    def _send(self, message: Message) -> None:
-        self._emit(events.Send(message.destination, self._codec.encode(message)))
+    def _send(self, message: Message, endpoint: str = "", key: str = "") -> None:
+        insist = isinstance(message, Roll | Shown)
+        self._emit(events.Send(message.destination, self._codec.encode(message), endpoint, key, insist))
+
+    @property
+    def _floor(self) -> float:
+        return self.settings.weight_floor * self._fair
 
     def _tell(self, now: float) -> None:
         """Pass the news on to the next neighbours."""
         if self._rumours.body:
             for address, _ in self.view.out_edges(self._rumours.next_turn(now)):
-                self._send(News(self.me, address, self._rumours.body))
+                updates = self.membership.piggyback(_UPDATES) if self.membership is not None else b""
+                self._send(News(self.me, address, self._rumours.body, updates))
 
     def _hand_over(self, now: float) -> None:
         """Ask for what we lack of the state, and give what others lack as far as the values are ours to read."""
@@ -327,22 +381,7 @@ class Core:
             for piece in self._handover.given(self.me):
                 self._send(piece)
 
-    def _give_up_the_silent(self, now: float) -> None:
-        """Declare dead who has been sent a parcel several times, and has said nothing at all for too long."""
-        if not self.settings.silence:
-            return
-        silent = {
-            entry.parcel.destination
-            for entry in self.outbox
-            if entry.attempts >= _TRIES
-            and now - max(entry.sent_at, self._heard_at.get(entry.parcel.destination.rank, 0.0)) > self.settings.silence
-        }
-        for address in sorted(silent):
-            self._declare_dead(address, now)
-            self._emit(events.GaveUp(address))
-
     def _send_again(self, now: float) -> None:
-        self._give_up_the_silent(now)
         if self._open and self._rumours.due_at is not None and self._rumours.due_at <= now:
             self._tell(now)
         for entry in self.outbox:
@@ -353,9 +392,12 @@ class Core:
 
     # Receiving
 
-    def _receive(self, frames: Sequence[Buffer], now: float) -> None:
+    def _receive(self, frames: Sequence[Buffer], looks_only: bool, now: float) -> None:
         try:
-            self._accept(self._codec.decode(frames), now)
+            message = self._codec.decode(frames)
+            if looks_only and not isinstance(message, Look):
+                raise Rejected(Reason.STRANGER, "its key is good for looking only", message.origin.rank)
+            self._accept(message, now)
         except Rejected as error:
             log = self.rejections.add(error.reason, error.origin, now)
             count = self.rejections.by_reason[error.reason]
@@ -364,6 +406,9 @@ class Core:
     def _accept(self, message: Message, now: float) -> None:
         origin, destination = message.origin, message.destination
         self._history.append((now, type(message), (origin, destination)))
+        if isinstance(message, Roll | Look | Shown):
+            self._accept_from_anybody(message, now)
+            return
         if destination.rank != self.me.rank or origin.rank == self.me.rank or not self.view.known(origin.rank):
             raise Rejected(Reason.STRANGER, f"from {origin.rank} to {destination.rank}", origin.rank)
         if self.view.fenced(origin) and not isinstance(message, Fence):
@@ -374,22 +419,25 @@ class Core:
         if current is not None and origin.incarnation < current:
             raise Rejected(Reason.STALE, f"incarnation {origin.incarnation} is over", origin.rank)
         if not self.view.fenced(origin):
-            self._heard_at[origin.rank] = now
             self._admit(origin, now)
+            if self.membership is not None and self._watching:
+                self._believe(self.membership.heard(origin.rank, origin.incarnation, now), now)
         if isinstance(message, Fence):
             if destination.incarnation > self.me.incarnation:
                 raise Rejected(Reason.STALE, f"a fence for incarnation {destination.incarnation} of us", origin.rank)
             if destination.incarnation == self.me.incarnation:
-                self._reincarnate(destination.incarnation + 1)
+                self._reincarnate(destination.incarnation + 1, now)
             self._send(Hello(self.me, origin))
             return
         if isinstance(message, Hello):
             return  # to know who it is was all
         if isinstance(message, News):
+            if message.updates and self.membership is not None:
+                self._believe(self.membership.absorb(message.updates, now), now)
             self._emit(events.Heard(origin, message.body))
             return
         if isinstance(message, Bye):
-            self._declare_dead(origin, now)
+            self._let_go(origin)
             return
         if destination.incarnation != self.me.incarnation:
             if isinstance(message, Parcel) and destination.incarnation < self.me.incarnation:
@@ -411,6 +459,19 @@ class Core:
             case Piece():
                 if self._handover.take(message):
                     self._emit(events.Adopted(self._handover.annex))
+            case Settled() if self._farewell is not None:
+                self._farewell.settle(origin)
+
+    def _accept_from_anybody(self, message: Roll | Look | Shown, now: float) -> None:
+        """Take in what may come from one that is no member, dead to us, or found under another's rank."""
+        if message.destination.rank not in (self.me.rank, ANYBODY):
+            raise Rejected(Reason.STRANGER, f"for {message.destination.rank}", message.origin.rank)
+        if isinstance(message, Look):
+            self._emit(events.Looked(message.endpoint, message.key))
+        elif isinstance(message, Roll) and self.membership is not None:
+            self._believe(self.membership.handle(members.Received(message.origin.rank, message.body), now), now)
+        else:
+            raise Rejected(Reason.STRANGER, "nobody asked for it", message.origin.rank)
 
     def _is_absurd(self, turn: int, shard: int) -> bool:
         return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
@@ -445,7 +506,8 @@ class Core:
         shard = parcel.shard
         own = self.mass.weights[shard] + self.inbox.weight(shard) + self.outbox.weight(shard)
         weight = own + parcel.weight
-        return weight <= self.settings.weight_cap and self.inbox.room(parcel)
+        fits = weight <= self.settings.weight_cap * self._fair and self.inbox.room(parcel)
+        return fits and self._farewell is None
 
     def _merge_all(self, now: float) -> None:
         for shard in range(self.mass.layout.shards):
@@ -469,12 +531,14 @@ class Core:
         self.outbox.put_off(origin, sequence, now + self._resend.after(origin.rank))
         self._backoff.accepted(origin.rank, entry.parcel.shard)
         self._emit(events.Released(entry.parcel))
+        self._settle(origin)
 
     def _refused(self, origin: Address, sequence: int, now: float) -> None:
         entry = self.outbox.remove(origin, sequence)
         if entry is not None:
             self._backoff.refused(origin.rank, entry.parcel.shard)
             self._take_back([entry.parcel], now)
+            self._settle(origin)
 
     def _take_back(self, parcels: Sequence[Parcel], now: float) -> None:
         for parcel in parcels:
@@ -488,7 +552,7 @@ class Core:
     def _declare_dead(self, address: Address, now: float) -> None:
         if address.rank == self.me.rank:
             if address.incarnation >= self.me.incarnation:
-                self._reincarnate(address.incarnation + 1)
+                self._reincarnate(address.incarnation + 1, now)
             return
         current = self.view.incarnation(address.rank)
         if current is not None and current > address.incarnation:
@@ -500,12 +564,16 @@ class Core:
     def _admit(self, address: Address, now: float) -> None:
         """Make sure that the address is a member; what went to its former lives comes back."""
         current = self.view.incarnation(address.rank)
+        if self.view.leaving(address):
+            return
         if address.rank == self.me.rank or (current is not None and current >= address.incarnation):
             if current == address.incarnation and self.view.fenced(address):
                 self._send(Fence(self.me, address))  # it has not heard yet
             return
         self._forget(address.rank)
         self._take_back(self.outbox.remove_all(address.rank), now)
+        if current is None:  # it comes with a weight of 1
+            self._fair += (1 - self._fair) / (len(self.view.members) + 1)
         self.view.admit(address)
         if self.view.fenced(address):
             self._send(Fence(self.me, address))  # within reach again: the sooner it knows, the less is counted twice
@@ -514,17 +582,131 @@ class Core:
         self._waiting.forget(rank)
         self._backoff.forget(rank)
         self._resend.forget(rank)
+        if self._farewell is not None:
+            self._farewell.forget(rank)
         for address in [address for address in self._received if address.rank == rank]:
             del self._received[address]
 
-    def _reincarnate(self, incarnation: int) -> None:
+    def _reincarnate(self, incarnation: int, now: float) -> None:
         """Give up this life: a crash and a join in one, with our own z."""
-        held = sum(self.mass.weights) + sum(pile.weight for pile in self.inbox)
+        if self.membership is not None:
+            incarnation = max(incarnation, self.membership.next_life)
+        held = self._held()
         self.me = Address(self.me.rank, incarnation)
         self.view.admit(self.me)
         self._new_life()
         self.mass.weights = [1.0] * self.mass.layout.shards
         self._emit(events.Reincarnated(self.me, held))
+        if self.membership is not None:
+            self._believe(self.membership.handle(members.Reincarnated(incarnation), now), now)
+        if self._farewell is not None:
+            self._farewell = self._new_farewell()
+
+    def _look_after_members(self, now: float) -> None:
+        watch = self.membership
+        if watch is not None and self._watching and watch.deadline is not None and watch.deadline <= now:
+            self._believe(watch.handle(members.Tick(), now), now)
+
+    def _report_slow(self, now: float) -> None:
+        if self.membership is not None and self._watching and self._waiting.slow != self._slow:
+            for rank in sorted(self._waiting.slow ^ self._slow):
+                self._believe(self.membership.handle(members.ReportSlow(rank, rank in self._waiting.slow), now), now)
+            self._slow = set(self._waiting.slow)
+
+    def _join(self, contacts: Sequence[Record], now: float) -> None:
+        if self.membership is None:
+            raise InvariantError("who looks after nobody cannot join", self.history())
+        self._watching = True
+        self._believe(self.membership.handle(members.Join(contacts), now), now)
+
+    def _believe(self, effects: Iterable[members.Effect], now: float) -> None:
+        """Do what membership found out or has to say."""
+        for effect in effects:
+            match effect:
+                case members.Send(rank, body, endpoint, key):
+                    to = Address(rank, self.view.incarnation(rank) or 0)
+                    self._send(Roll(self.me, to, body), endpoint, key)
+                case members.StateChanged(record, before):
+                    self._emit(events.MemberChanged(record, before))  # first, so that it can be reached
+                    address = Address(record.rank, record.incarnation)
+                    (self._declare_dead if record.final else self._admit)(address, now)
+                case members.LifeOver(incarnation):
+                    if incarnation >= self.me.incarnation:
+                        self._reincarnate(incarnation + 1, now)
+                case members.Refused(reason):
+                    self._emit(events.Expelled(reason))
+                case members.Joined():
+                    self._emit(events.Welcomed())
+
+    # Leaving
+
+    def _let_go(self, address: Address) -> None:
+        """Plan without a peer that leaves; what it holds will be the others'."""
+        if self.view.incarnation(address.rank) == address.incarnation:
+            self.view.leave(address)
+            self._fair *= (len(self.view.members) + 1) / len(self.view.members)
+            self._waiting.forget(address.rank)
+            self._backoff.forget(address.rank)
+        self._settle(address)
+
+    def _settle(self, address: Address) -> None:
+        """Tell one that leaves if it has answered all that we sent it."""
+        if self.view.leaving(address) and not self.outbox.owes(address.rank):
+            self._send(Settled(self.me, address))
+
+    def _leave(self, at_once: bool, now: float) -> None:
+        # The values stay as they are, for whoever looks at the model afterwards: what comes back is passed on unmerged.
+        self._open, self._resting, self._merges = True, True, False
+        self._turns_left = 0  # what has not had its turn yet goes to the heirs
+        if self._farewell is None:
+            self._farewell = self._new_farewell()
+        if at_once:
+            self._go_on_leaving(self._farewell, now)
+            self._depart(now)
+
+    def _new_farewell(self) -> Farewell:
+        others = [self.view.address(rank) for rank in self.view.members if rank != self.me.rank]
+        return Farewell(others, self.mass.layout.shards, self.settings.resend_first)
+
+    def _go_on_leaving(self, farewell: Farewell, now: float) -> None:
+        for address in farewell.to_tell(now):
+            self._send(Bye(self.me, address))
+        stay = [self.view.address(rank) for rank in self.view.members if rank != self.me.rank]
+        heirs = [address for address in stay if farewell.has_settled(address)]
+        for shard in range(self.mass.layout.shards):
+            held = self.mass.weights[shard] > 0 or self.inbox.weight(shard) > 0
+            if held and heirs and not self.outbox.weight(shard):
+                self._bequeath(farewell, shard, heirs, now)
+        if farewell.settled and not len(self.outbox) and (not stay or not self._held()):
+            self._depart(now)
+
+    def _held(self) -> float:
+        return sum(self.mass.weights) + sum(pile.weight for pile in self.inbox)
+
+    def _bequeath(self, farewell: Farewell, shard: int, heirs: Sequence[Address], now: float) -> None:
+        """Offer mass of a shard to one of those who stay: what we hold, then what we have not merged, pile by pile."""
+        heir = farewell.heir(shard, heirs, now)
+        if heir is None or self.view.fenced(heir) or not self._has_budget(heir, shard):
+            return
+        weight, turn = self.mass.weights[shard], self.turns[shard]
+        if weight > 0:
+            snapshot = self._snapshot(shard)
+            self.mass.weights[shard] = 0.0
+            if snapshot is not None:  # otherwise it is not finite, and nobody would take it
+                self._post(heir, shard, turn, weight, snapshot, 0.0, now)
+        elif (pile := self.inbox.take(shard)) is not None:
+            self._post(heir, shard, turn, pile.weight, Snapshot(pile.values, inspect(pile.values).seal), 0.0, now)
+        if not self.mass.weights[shard] and not self.inbox.weight(shard):
+            farewell.given(shard)
+
+    def _depart(self, now: float) -> None:
+        """Be gone, with or without all mass handed over."""
+        held = self._held() + sum(entry.parcel.weight for entry in self.outbox)
+        self._farewell = None
+        self._watching = False
+        if self.membership is not None:
+            self._believe(self.membership.handle(members.Leave(), now), now)
+        self._emit(events.Left(held))
 
     # Checks
 

@@ -69,6 +69,15 @@ class DisturbedTransport:
         """Where others reach this one."""
         return self._inner.endpoint
 
+    @property
+    def looks_only(self) -> bool:
+        """Whether the sender of the message that was received last may look, and no more."""
+        return self._inner.looks_only
+
+    def admit(self, key: bytes, *, looks_only: bool = False) -> None:
+        """Let the bearer of a public key in from now on, as a member or to look."""
+        self._inner.admit(key, looks_only=looks_only)
+
     def connect(self, rank: int, endpoint: Endpoint, key: bytes | None = None) -> None:
         """Make a rank reachable, or reachable somewhere else."""
         self._forget(rank)

@@ -2,9 +2,11 @@
 
 The trainer's side is a few calls. `step` hands the values over and returns when the core says `Proceed`, with whatever
 had arrived merged in; `merge`, `rest` and `resume` lend the values without pushing; `post` raises any other event;
-`close` ends everything. They go through a queue, and the loop is woken for them, so a trainer never waits for a socket.
+`leave` hands everything over to the others; `close` ends everything. They go through a queue, and the loop is woken for
+them, so a trainer never waits for a socket.
 
-A peer is connected to when the first message for it is sent; `introduce` says where it is.
+A peer is connected to when the first message for it is sent; `introduce` says where it is, and so does membership
+when somebody joins or moves. Who is no member, a newcomer or a guest, is written to by its endpoint.
 
 Should the loop fail, nothing is swallowed: the next call of the trainer raises what happened.
 """
@@ -22,6 +24,7 @@ from gossip.core import Core
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError
 from gossip.events import Effect, Event
+from gossip.membership import Record, State
 from gossip.transport import Transport
 from gossip.wire import Buffer
 
@@ -29,6 +32,11 @@ __all__ = ["Driver", "DriverError"]
 
 #: Messages taken in before the loop looks at the trainer's calls again.
 _BATCH = 64
+#: For how long, and how often, a message is tried again that finds no connection and that nobody sends again soon; and
+#: how many of them are kept.
+_INSIST, _RETRY, _KEPT = 1.0, 0.01, 256
+#: Connections to those who are no members.
+_GUESTS = 16
 
 
 class DriverError(GossipError):
@@ -65,6 +73,13 @@ class Driver:
         self._awaited: type[Effect] = events.Proceed
         self._done = threading.Event()
         self._directory: dict[int, tuple[Endpoint, bytes | None]] = {}
+        #: Where members are said to be.
+        self._homes: dict[int, tuple[str, str]] = {}
+        #: What the transport calls those who are no members, by endpoint and key: numbers below 0, oldest first.
+        self._guests: dict[tuple[str, str], int] = {}
+        self._guest_count = 0
+        #: Messages to try again: until when, to whom, what.
+        self._insisted: deque[tuple[float, int, Sequence[Buffer]]] = deque(maxlen=_KEPT)
         #: Bytes that were handed to the transport and came from it, and messages that it did not take.
         self.bytes_sent = self.bytes_received = self.dropped = 0
         self._idle = threading.Event()
@@ -97,6 +112,19 @@ class Driver:
         """Take the values back after a `rest`."""
         self._call(events.Resume(), events.Proceed, timeout)
 
+    def leave(self, timeout: float) -> bool:
+        """Hand all mass over to those who stay, and go; return whether that came about in time."""
+        finished = True
+        if timeout > 0:
+            try:
+                self._call(events.Leave(), events.Left, timeout)
+            except DriverError:
+                self._raise_failure()
+                finished = False
+        if not finished or timeout <= 0:
+            self._call(events.Leave(at_once=True), events.Left, None)
+        return finished
+
     def _call(self, event: Event, awaited: type[Effect], timeout: float | None) -> None:
         self._awaited = awaited
         self._done.clear()
@@ -109,6 +137,7 @@ class Driver:
     def introduce(self, rank: int, endpoint: Endpoint, key: bytes | None = None, *, now: bool = False) -> None:
         """Say where a rank is to be found; connect at once, or with the first message for it."""
         self._directory[rank] = endpoint, key
+        self._homes[rank] = str(endpoint), "" if key is None else key.decode()
         if now:
             self._introduced.append((rank, endpoint, key))
             self._transport.wake()
@@ -173,7 +202,7 @@ class Driver:
             if frames is None:
                 break
             self.bytes_received += sum(map(len, frames))
-            self._handle(events.Received(frames))
+            self._handle(events.Received(frames, self._transport.looks_only))
         else:
             return  # there may be more, and the trainer may have called
         deadline = self._core.deadline
@@ -182,6 +211,11 @@ class Driver:
             deadline = self._core.deadline
         if self._posted:
             return
+        if self._insisted:
+            self._try_again()
+            if self._insisted:
+                again = self._clock() + _RETRY
+                deadline = again if deadline is None else min(deadline, again)
         (self._idle.clear if len(self._core.outbox) else self._idle.set)()
         self._transport.wait(None if deadline is None else deadline - self._clock())
 
@@ -192,16 +226,62 @@ class Driver:
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, events.Send):
-            self._send(effect.to.rank, effect.frames)
-        elif isinstance(effect, self._awaited):
-            self._done.set()
-        elif self._listen is not None:
+            rank = self._guest(effect.endpoint, effect.key) if effect.endpoint else effect.to.rank
+            if not self._send(rank, effect.frames):
+                if effect.insist:
+                    self._insisted.append((self._clock() + _INSIST, rank, effect.frames))
+                else:
+                    self.dropped += 1
+            return
+        if isinstance(effect, events.MemberChanged):
+            self._find(effect.record)
+        if self._listen is not None and not isinstance(effect, events.Proceed | events.Merged | events.Rested):
             self._listen(effect)
+        if isinstance(effect, self._awaited):
+            self._done.set()
 
-    def _send(self, rank: int, frames: Sequence[Buffer]) -> None:
+    def _send(self, rank: int, frames: Sequence[Buffer]) -> bool:
         if rank in self._directory:
-            self._transport.connect(rank, *self._directory.pop(rank))
-        if self._transport.send(rank, frames):
+            try:
+                self._transport.connect(rank, *self._directory.pop(rank))
+            except GossipError:
+                return False  # a place that others told us of, and that makes no sense here
+        taken = self._transport.send(rank, frames)
+        if taken:
             self.bytes_sent += sum(map(len, frames))
-        else:
-            self.dropped += 1
+        return taken
+
+    def _try_again(self) -> None:
+        for _ in range(len(self._insisted)):
+            until, rank, frames = self._insisted.popleft()
+            if not self._send(rank, frames):
+                if self._clock() < until:
+                    self._insisted.append((until, rank, frames))
+                else:
+                    self.dropped += 1
+
+    def _find(self, record: Record) -> None:
+        """Know where a member is from now on, and let it in."""
+        home = record.endpoint, record.key
+        if record.state is State.LEFT:
+            self._homes.pop(record.rank, None)
+            self._directory.pop(record.rank, None)
+            self._transport.disconnect(record.rank)
+        elif not record.final and self._homes.get(record.rank) != home:
+            self._homes[record.rank] = home
+            key = record.key.encode() or None
+            if key is not None:
+                self._transport.admit(key)
+            self._directory[record.rank] = Endpoint.parse(record.endpoint), key
+
+    def _guest(self, endpoint: str, key: str) -> int:
+        """Return what the transport calls somebody who is no member; the one that was written to longest ago goes."""
+        number = self._guests.pop((endpoint, key), None)
+        if number is None:
+            if len(self._guests) >= _GUESTS:
+                self._transport.disconnect(self._guests.pop(next(iter(self._guests))))
+            self._guest_count += 1
+            number = -self._guest_count
+            self._directory[number] = Endpoint.parse(endpoint), key.encode() or None
+        self._guests[endpoint, key] = number
+        return number

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gossip.errors import Reason
+from gossip.membership.record import Record
 from gossip.messages import Address, Parcel
 from gossip.wire import Buffer
 
@@ -20,15 +21,18 @@ __all__ = [
     "Donate",
     "Effect",
     "Event",
-    "GaveUp",
+    "Expelled",
     "Heard",
+    "Join",
     "Leave",
+    "Left",
+    "Looked",
+    "MemberChanged",
     "Merge",
     "Merged",
     "NotFinite",
     "PeerAlive",
     "PeerDied",
-    "PeerLeft",
     "Proceed",
     "Publish",
     "Received",
@@ -40,9 +44,12 @@ __all__ = [
     "Rested",
     "Resume",
     "Send",
+    "Show",
     "StepFinished",
     "TakenBack",
     "Tick",
+    "Watch",
+    "Welcomed",
 ]
 
 
@@ -56,18 +63,13 @@ class Received:
     """Frames arrived from the network; nothing is known about them yet."""
 
     frames: Sequence[Buffer]
+    #: Whether the sender may look at the swarm, and no more.
+    looks_only: bool = False
 
 
 @dataclass(frozen=True)
 class PeerDied:
     """The failure detector gave up on this incarnation of a peer."""
-
-    address: Address
-
-
-@dataclass(frozen=True)
-class PeerLeft:
-    """A peer is gone for good and said so; to the core that is a death that nobody has to detect."""
 
     address: Address
 
@@ -124,8 +126,31 @@ class Donate:
 
 
 @dataclass(frozen=True)
+class Watch:
+    """Everybody is there: from now on, look after them."""
+
+
+@dataclass(frozen=True)
+class Join:
+    """This peer is new to a swarm that runs: ask these, one after the other, to be let in."""
+
+    contacts: Sequence[Record]
+
+
+@dataclass(frozen=True)
 class Leave:
-    """This peer goes: tell everybody."""
+    """This peer goes, and the values are the core's for good: hand all mass over, unless it is to be at once."""
+
+    at_once: bool = False
+
+
+@dataclass(frozen=True)
+class Show:
+    """The answer to `Looked`."""
+
+    endpoint: str
+    key: str
+    body: bytes
 
 
 Event = (
@@ -135,13 +160,15 @@ Event = (
     | Resume
     | Received
     | PeerDied
-    | PeerLeft
     | PeerAlive
     | Tick
     | Publish
     | Adopt
     | Donate
+    | Watch
+    | Join
     | Leave
+    | Show
 )
 
 
@@ -151,6 +178,11 @@ class Send:
 
     to: Address
     frames: Sequence[Buffer]
+    #: Where to, and with whose key, if it is not for where that rank is known to be.
+    endpoint: str = ""
+    key: str = ""
+    #: Whether it is worth another try for a moment, if there is no connection yet: nobody will send it again soon.
+    insist: bool = False
 
 
 @dataclass(frozen=True)
@@ -225,10 +257,38 @@ class Rested:
 
 
 @dataclass(frozen=True)
-class GaveUp:
-    """A neighbour has been silent for too long, and is dead to us from now on."""
+class MemberChanged:
+    """A member is now seen like this: it joined, died, left, took a new life, moved, is slow or no longer so."""
 
-    address: Address
+    record: Record
+    before: Record | None
+
+
+@dataclass(frozen=True)
+class Welcomed:
+    """The swarm let us in, and we know whom it knows."""
+
+
+@dataclass(frozen=True)
+class Expelled:
+    """This peer cannot be a member: another process has its rank."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Left:
+    """This peer is gone; what it could not hand over is written off."""
+
+    written_off: float
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Somebody at this endpoint, with this key, wants to see how the swarm does: answer with `Show`."""
+
+    endpoint: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -258,7 +318,11 @@ Effect = (
     | NotFinite
     | RejectedFrame
     | Reincarnated
-    | GaveUp
+    | MemberChanged
+    | Welcomed
+    | Expelled
+    | Left
+    | Looked
     | Heard
     | Adopted
 )

@@ -88,5 +88,14 @@ class Inbox:
         self.nbytes -= sum([pile.values.nbytes for pile in out])
         return out
 
+    def take(self, shard: int) -> Pile | None:
+        """Take out one pile of a shard, of whatever turn."""
+        piles = self._piles[shard]
+        if not piles:
+            return None
+        pile = piles.pop(next(iter(piles)))
+        self.nbytes -= pile.values.nbytes
+        return pile
+
     def _key(self, parcel: Parcel) -> int:
         return parcel.turn if self._in_order else -1

@@ -77,6 +77,11 @@ class Outbox:
             and link.next_sequence - oldest < self._window
         )
 
+    def owes(self, rank: int) -> bool:
+        """Whether a neighbour has not answered everything yet."""
+        link = self._links.get(rank)
+        return link is not None and bool(link.entries)
+
     def next_sequence(self, destination: Address) -> int:
         """Return the sequence of the next parcel to this incarnation of the neighbour."""
         link = self._links.get(destination.rank)

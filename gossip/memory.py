@@ -82,6 +82,14 @@ class MemoryTransport:
         """Where others at the same hub reach this one."""
         return self._endpoint
 
+    @property
+    def looks_only(self) -> bool:
+        """Never: everybody in the process is let in."""
+        return False
+
+    def admit(self, key: bytes, *, looks_only: bool = False) -> None:
+        """Do nothing: everybody in the process is let in."""
+
     def connect(self, rank: int, endpoint: Endpoint, key: bytes | None = None) -> None:
         """Make a rank reachable, or reachable somewhere else."""
         if self._closed:

@@ -6,8 +6,12 @@
 - `Pass`: nothing comes from me at this turn; do not wait for it.
 - `Hello`: this is who I am now; what you sent to my former lives is yours again.
 - `Fence`: the addressee's incarnation is dead to the sender of this; it must come back as a new one.
-- `Bye`: I leave; do not send to me any more.
-- `News`: a few bytes about the swarm, passed on by everybody; what they mean is for the layers above.
+- `Bye`: I am leaving; do not send to me any more, and tell me when I have answered all that you sent.
+- `Settled`: you have; nothing of mine is on its way to you, nor will be.
+- `News`: a few bytes about the swarm, passed on by everybody; what they mean is for the layers above. Updates about
+  the members ride on it.
+- `Roll`: a body of `gossip.membership`: who is alive.
+- `Look`: show me how the swarm does. From anybody who may look, a member or not. `Shown`: this is how.
 - `Want`: I am new; give me this piece of the state.
 - `Piece`: here it is. Unlike a parcel it is a copy, no mass: it may come twice, or not at all.
 
@@ -24,19 +28,27 @@ from typing import NamedTuple
 from gossip.mass import Values
 
 __all__ = [
+    "ANYBODY",
     "Ack",
     "Address",
     "Bye",
     "Fence",
     "Hello",
+    "Look",
     "Message",
     "News",
     "Parcel",
     "Pass",
     "Piece",
     "Refusal",
+    "Roll",
+    "Settled",
+    "Shown",
     "Want",
 ]
+
+#: The rank that a message has as destination if it is for whoever is found there.
+ANYBODY = (1 << 31) - 1
 
 
 class Address(NamedTuple):
@@ -123,8 +135,46 @@ class Bye:
 
 
 @dataclass(frozen=True)
+class Settled:
+    """Nothing of the origin's is on its way to the destination, which leaves, nor will be."""
+
+    origin: Address
+    destination: Address
+
+
+@dataclass(frozen=True)
 class News:
     """Something that everybody should hear."""
+
+    origin: Address
+    destination: Address
+    body: bytes
+    #: About members: what `gossip.membership` has to pass on, if anything.
+    updates: bytes = b""
+
+
+@dataclass(frozen=True)
+class Roll:
+    """What the origin says about who is alive."""
+
+    origin: Address
+    destination: Address
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Look:
+    """Somebody at this endpoint, with this key if there are keys, wants to see how the swarm does."""
+
+    origin: Address
+    destination: Address
+    endpoint: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How the swarm does, as the origin knows it."""
 
     origin: Address
     destination: Address
@@ -154,4 +204,4 @@ class Piece:
     values: Values
 
 
-Message = Parcel | Ack | Refusal | Pass | Hello | Fence | Bye | News | Want | Piece
+Message = Parcel | Ack | Refusal | Pass | Hello | Fence | Bye | News | Want | Piece | Roll | Settled | Look | Shown

@@ -38,16 +38,12 @@ class Settings:
     #: Seconds before which nothing is sent again, however short the round trips are. It stands for what they do not
     #: show: a receiver that waits for a core. TCP's is 0.2 as well. A lost parcel is rare, its mass waits so long.
     resend_floor: float = 0.2
-    #: Seconds without a word after which a neighbour that owes us an answer is declared dead; 0: never, somebody else
-    #: tells. A gossip thread answers within milliseconds, whatever its trainer does, so this is about machines that
-    #: stand still. Shorter, and mass sent to the dead is back sooner; longer, and nobody is buried alive, which costs
-    #: it its mass, not its model.
-    silence: float = 0.0
     #: The least weight that a peer keeps when it pushes, where the average peer holds 1. Together with the cap it
-    #: keeps every weight within a factor of 3 of the mean, so that no peer becomes a sink of mass nor trains
-    #: without any. Closer to 1 means less mixing, further away more noise in z. With a floor of 0 the schedule's
-    #: fractions are followed to the letter, which an exact topology needs to be exact.
-    weight_floor: float = 1 / 3
+    #: keeps every weight between 0.3 and 3 times the mean, so that no peer becomes a sink of mass nor trains
+    #: without any. An overlapping method holds 2/3 and pushes half of it: the floor is below what is left then. Closer
+    #: to 1 means less mixing, further away more noise in z. With a floor of 0 the schedule's fractions are followed to
+    #: the letter, which an exact topology needs to be exact.
+    weight_floor: float = 0.3
     #: The most weight that a peer accepts; parcels beyond it go back to their senders.
     weight_cap: float = 3.0
 
@@ -66,7 +62,6 @@ class Settings:
             "wait_floor",
             "patience",
             "resend_floor",
-            "silence",
             "neighbour_bytes",
             "inbox_bytes",
         ):

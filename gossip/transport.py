@@ -17,7 +17,8 @@ To peers on this host, values that lie in shared memory are not sent: a note say
 
 With keys every connection is encrypted and authenticated by CURVE: a PUSH knows the key of the peer it connects to, and
 the PULL admits only keys on its list, by ZAP at the handshake and again for every message, so that a key which
-is revoked is out at once. Without keys it binds to loopback only, unless insecurity is asked for by name.
+is revoked is out at once. Without keys it binds to loopback only, unless insecurity is asked for by name. Some keys are
+only good for looking: what comes from them is marked, and the core takes nothing else from there.
 """
 
 from __future__ import annotations
@@ -61,6 +62,13 @@ class Transport(Protocol):
     @property
     def endpoint(self) -> Endpoint:
         """Where others reach this one."""
+
+    @property
+    def looks_only(self) -> bool:
+        """Whether the sender of the message that was received last may look, and no more."""
+
+    def admit(self, key: bytes, *, looks_only: bool = False) -> None:
+        """Let the bearer of a public key in from now on, as a member or to look."""
 
     def connect(self, rank: int, endpoint: Endpoint, key: bytes | None = None) -> None:
         """Make a rank reachable, or reachable somewhere else."""
@@ -152,6 +160,7 @@ class ZmqTransport:
         advertise: str | None = None,
         keys: KeyPair | None = None,
         admitted: Iterable[bytes] = (),
+        speaks_as: KeyPair | None = None,
         insecure: bool = False,
         largest: int = 64 << 20,
         link: Link | None = None,
@@ -164,6 +173,7 @@ class ZmqTransport:
             advertise: the host by which others reach this one, if it is not the one it binds to.
             keys: this peer's identity; without it nothing is encrypted.
             admitted: the public keys that may connect.
+            speaks_as: the keys by which others let this one in, if they do not know its own: an invitation's.
             insecure: let a bind to other interfaces than loopback do without keys.
             largest: frames beyond so many bytes end the connection that they come over.
             link: how connections are kept up.
@@ -175,6 +185,10 @@ class ZmqTransport:
                 "'gossip keygen DIR', or say insecure by name"
             )
         self._keys = keys
+        self._speaks_as = speaks_as or keys
+        #: Public keys that are good for looking only, and whether the last message came from one.
+        self._lookers: set[str] = set()
+        self._looks_only = False
         self._link = link or Link()
         #: Public keys, as the user id of a message spells them.
         self._admitted = {key.decode() for key in admitted}
@@ -223,9 +237,15 @@ class ZmqTransport:
         """How much of others' memory is mapped here."""
         return 0 if self._views is None else self._views.nbytes
 
-    def admit(self, key: bytes) -> None:
-        """Let the bearer of a public key in from now on."""
+    @property
+    def looks_only(self) -> bool:
+        """Whether the sender of the message that was received last may look, and no more."""
+        return self._looks_only
+
+    def admit(self, key: bytes, *, looks_only: bool = False) -> None:
+        """Let the bearer of a public key in from now on, as a member or to look."""
         self._admitted.add(key.decode())
+        (self._lookers.add if looks_only else self._lookers.discard)(key.decode())
 
     def revoke(self, key: bytes) -> None:
         """Let the bearer of a public key in no more, nor anything that it has sent and we have not read."""
@@ -286,7 +306,9 @@ class ZmqTransport:
                 frames = self._inlet.recv_multipart(flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return None
-            if self._keys is None or frames[0].get("User-Id") in self._admitted:
+            user = None if self._keys is None else frames[0].get("User-Id")
+            if user is None or user in self._admitted:
+                self._looks_only = user in self._lookers
                 buffers = [frame.buffer for frame in frames]
                 if len(buffers) > 1 or not buffers[0].nbytes or buffers[0][0] != _NOTE:
                     return buffers
@@ -350,10 +372,10 @@ class ZmqTransport:
         outlet.setsockopt(zmq.IMMEDIATE, 1)
         outlet.setsockopt(zmq.RECONNECT_IVL, _milliseconds(self._link.reconnect_first))
         outlet.setsockopt(zmq.RECONNECT_IVL_MAX, _milliseconds(self._link.reconnect_ceiling))
-        if self._keys is not None and key is not None:
+        if self._speaks_as is not None and key is not None:
             outlet.setsockopt(zmq.CURVE_SERVERKEY, key)
-            outlet.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.public)
-            outlet.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret)
+            outlet.setsockopt(zmq.CURVE_PUBLICKEY, self._speaks_as.public)
+            outlet.setsockopt(zmq.CURVE_SECRETKEY, self._speaks_as.secret)
         try:
             outlet.connect(f"tcp://{endpoint}")
         except zmq.ZMQError as error:

@@ -4,6 +4,8 @@ Ranks are names and never change; the schedule is planned for as many places as 
 in the order of their ranks, fill the places. Peers with the same view so plan the same without a word. Peers
 whose views differ for a while plan differently, and no harm is done: a push is a push.
 
+Who says that it *leaves* is no member any more, but its parcels still count.
+
 A *fence* is the highest incarnation of a rank that was declared dead here. What was on its way to that
 incarnation has been taken back, so its bearer must never again be dealt with: it has to come back as a new one.
 """
@@ -59,6 +61,7 @@ class View:
     def __init__(self, rank: int, roster: Roster) -> None:
         self._rank = rank
         self._fences: dict[int, int] = {}
+        self._leaving: dict[int, int] = {}
         self._adopt(roster)
 
     @property
@@ -96,7 +99,17 @@ class View:
 
     def known(self, rank: int) -> bool:
         """Whether the rank is or was a member."""
-        return rank in self._roster.members or rank in self._fences
+        return rank in self._roster.members or rank in self._fences or rank in self._leaving
+
+    def leaving(self, address: Address) -> bool:
+        """Whether this incarnation has said that it leaves."""
+        return self._leaving.get(address.rank) == address.incarnation
+
+    def leave(self, address: Address) -> None:
+        """Plan without a peer that leaves. It may still deal with us: it is neither dead nor fenced."""
+        self._leaving[address.rank] = address.incarnation
+        if self._roster.members.get(address.rank) == address.incarnation:
+            self._adopt(self._roster.changed(address.rank, None))
 
     def admit(self, address: Address) -> None:
         """Make the address a member, in place of any older incarnation."""

@@ -26,6 +26,8 @@ class Waiting:
         self._latest: dict[tuple[int, int], int] = {}
         #: What is waited for, (rank, shard), since which turn and until when.
         self._until: dict[tuple[int, int], tuple[int, float]] = {}
+        #: Who is not waited for, because it is regularly too late.
+        self.slow: set[int] = set()
         #: The turn of (rank, shard) that was last wanted and not there.
         self._missed: dict[tuple[int, int], int] = {}
 
@@ -58,6 +60,7 @@ class Waiting:
     def want(self, rank: int, shard: int, turn: int, now: float, settings: Settings) -> None:
         """Wait for a neighbour's parcel of a turn, unless it is there or the neighbour is known to be slow."""
         if self._latest.get((rank, shard), -1) >= turn:
+            self.slow.discard(rank)
             return
         typical = self._step_time.mean
         longest = settings.wait_ceiling
@@ -68,6 +71,7 @@ class Waiting:
             self._lateness.add(rank, 2 * longest)
         self._missed[rank, shard] = turn
         wait = self._lateness.wait(rank, longest)
+        (self.slow.discard if wait > 0 else self.slow.add)(rank)
         if wait > 0:
             self._until[rank, shard] = turn, now + wait
 
@@ -97,6 +101,7 @@ class Waiting:
     def forget(self, rank: int) -> None:
         """Stop waiting for a peer that died or left, and unlearn its ways."""
         self._lateness.forget(rank)
+        self.slow.discard(rank)
         for key in [key for key in self._until if key[0] == rank]:
             del self._until[key]
         for table in (self._latest, self._missed):

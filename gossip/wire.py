@@ -2,7 +2,8 @@
 
     frame 0   header (msgpack array), then 8 bytes where there is a body: its xxh3 checksum, then 8 bytes: the xxh3
               checksum of all before
-    frame 1   the values of a parcel or piece, raw, little-endian; the bytes of news; absent for other messages
+    frame 1   the values of a parcel or piece, raw, little-endian; the bytes of news, roll, look and shown; absent for
+              other messages
 
     header    [version, run, kind, origin rank, origin incarnation, destination rank, destination incarnation,
                ... then by kind]
@@ -13,7 +14,11 @@
     hello     ... nothing more
     fence     ... nothing more
     bye       ... nothing more
-    news      ... nothing more; the body is for the layers above
+    settled   ... nothing more
+    news      ... length of the updates in bytes; the body is them, then what is for the layers above
+    roll      ... nothing more; the body is `gossip.membership`'s
+    look      ... nothing more; the body is an endpoint, a space and a key, which may be empty
+    shown     ... nothing more; the body is for the layers above
     want      ... piece
     piece     ... piece, pieces, turn, dtype ("uint8" for the annex), length of the body in bytes
 
@@ -34,27 +39,63 @@ import numpy as np
 import xxhash
 
 from gossip.blocks import Values, inspect
-from gossip.errors import Reason, Rejected
+from gossip.endpoint import Endpoint
+from gossip.errors import Reason, Rejected, SettingsError
+from gossip.keys import valid_key
 from gossip.mass import Layout
-from gossip.messages import Ack, Address, Bye, Fence, Hello, Message, News, Parcel, Pass, Piece, Refusal, Want
+from gossip.messages import (
+    Ack,
+    Address,
+    Bye,
+    Fence,
+    Hello,
+    Look,
+    Message,
+    News,
+    Parcel,
+    Pass,
+    Piece,
+    Refusal,
+    Roll,
+    Settled,
+    Shown,
+    Want,
+)
 
-__all__ = ["ANNEX_BYTES", "HEADER_LIMIT", "NEWS_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
+__all__ = ["ANNEX_BYTES", "HEADER_LIMIT", "NEWS_LIMIT", "SHOWN_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
 
 Buffer = bytes | bytearray | memoryview
 
-VERSION = 3
+VERSION = 4
 #: No header is longer than this.
 HEADER_LIMIT = 256
 _CHECKSUM = 8
 #: Nobody holds this much weight honestly: the cap on what a peer accepts is far below.
 WEIGHT_LIMIT = 1e6
-#: No news is longer than this.
+#: No news is longer than this, nor anything else of a few words.
 NEWS_LIMIT = 16 << 10
+#: No picture of a swarm is longer than this.
+SHOWN_LIMIT = 1 << 20
 #: The annex of a state goes in pieces of this size; the last may be shorter.
 ANNEX_BYTES = 1 << 20
 _PIECES_LIMIT = 1 << 20
 _INT_LIMIT = 2**53
-_PARCEL, _ACK, _REFUSAL, _PASS, _HELLO, _FENCE, _BYE, _NEWS, _WANT, _PIECE = range(10)
+(
+    _PARCEL,
+    _ACK,
+    _REFUSAL,
+    _PASS,
+    _HELLO,
+    _FENCE,
+    _BYE,
+    _NEWS,
+    _WANT,
+    _PIECE,
+    _ROLL,
+    _SETTLED,
+    _LOOK,
+    _SHOWN,
+) = range(14)
 _COMMON = 7
 _FIELDS = {
     _PARCEL: _COMMON + 7,
@@ -64,11 +105,15 @@ _FIELDS = {
     _HELLO: _COMMON,
     _FENCE: _COMMON,
     _BYE: _COMMON,
-    _NEWS: _COMMON,
+    _NEWS: _COMMON + 1,
     _WANT: _COMMON + 1,
     _PIECE: _COMMON + 5,
+    _ROLL: _COMMON,
+    _SETTLED: _COMMON,
+    _LOOK: _COMMON,
+    _SHOWN: _COMMON,
 }
-_WITH_BODY = (_PARCEL, _NEWS, _PIECE)
+_WITH_BODY = (_PARCEL, _NEWS, _PIECE, _ROLL, _LOOK, _SHOWN)
 
 assert sys.byteorder == "little", "values go over the wire as they are in memory, which must be little-endian"
 
@@ -109,7 +154,11 @@ class Codec:
             more = [message.piece, message.pieces, message.turn, message.values.dtype.name, len(values)]
             return _sealed(common + more, values)
         if isinstance(message, News):
+            return _sealed([*common, len(message.updates)], memoryview(message.updates + message.body))
+        if isinstance(message, Roll | Shown):
             return _sealed(common, memoryview(message.body))
+        if isinstance(message, Look):
+            return _sealed(common, memoryview(f"{message.endpoint} {message.key}".encode()))
         if isinstance(message, Want):
             return _sealed([*common, message.piece])
         if isinstance(message, Ack | Refusal):
@@ -129,7 +178,8 @@ class Codec:
         kind = fields[2] if len(fields) >= _COMMON and type(fields[2]) is int else None
         if kind not in _FIELDS or len(fields) != _FIELDS[kind]:
             raise Rejected(Reason.MALFORMED, "the header does not have the fields of any message")
-        if fields[1] != self._run:
+        # Whoever looks need not know what the run is called: that is what it looks for.
+        if fields[1] != self._run and kind not in (_LOOK, _SHOWN):
             raise Rejected(Reason.RUN, f"of the run {fields[1]!r:.40}, ours is {self._run!r}")
         origin = Address(_count(fields[3], "origin"), _count(fields[4], "incarnation"))
         destination = Address(_count(fields[5], "destination"), _count(fields[6], "incarnation"))
@@ -138,7 +188,16 @@ class Codec:
         if kind in _BARE:
             return _BARE[kind](origin, destination)
         if kind == _NEWS:
-            return News(origin, destination, _news(origin.rank, body, seal))
+            words, length = _words(origin.rank, body, seal), _count(fields[7], "length", origin.rank)
+            if length > len(words):
+                raise Rejected(Reason.TRUNCATED, f"{len(words)} of {length} bytes of updates", origin.rank)
+            return News(origin, destination, words[length:], words[:length])
+        if kind == _ROLL:
+            return Roll(origin, destination, _words(origin.rank, body, seal))
+        if kind == _LOOK:
+            return _look(origin, destination, _words(origin.rank, body, seal))
+        if kind == _SHOWN:
+            return Shown(origin, destination, _words(origin.rank, body, seal, SHOWN_LIMIT))
         if kind == _WANT:
             return Want(origin, destination, _count(fields[7], "piece", origin.rank))
         if kind == _PIECE:
@@ -221,8 +280,17 @@ _KINDS: dict[type, int] = {
     News: _NEWS,
     Want: _WANT,
     Piece: _PIECE,
+    Roll: _ROLL,
+    Settled: _SETTLED,
+    Look: _LOOK,
+    Shown: _SHOWN,
 }
-_BARE: dict[int, type[Hello] | type[Fence] | type[Bye]] = {_HELLO: Hello, _FENCE: Fence, _BYE: Bye}
+_BARE: dict[int, type[Hello] | type[Fence] | type[Bye] | type[Settled]] = {
+    _HELLO: Hello,
+    _FENCE: Fence,
+    _BYE: Bye,
+    _SETTLED: Settled,
+}
 
 
 def _sealed(fields: list[Any], body: memoryview | None = None, seal: int | None = None) -> list[Buffer]:
@@ -275,13 +343,24 @@ def _check_seal(found: int, expected: int, origin: int) -> None:
         raise Rejected(Reason.CHECKSUM, "the checksum does not fit the bytes", origin)
 
 
-def _news(origin: int, body: memoryview | None, seal: int) -> bytes:
+def _words(origin: int, body: memoryview | None, seal: int, limit: int = NEWS_LIMIT) -> bytes:
     if body is None:
-        raise Rejected(Reason.TRUNCATED, "news without a body", origin)
-    if len(body) > NEWS_LIMIT:
-        raise Rejected(Reason.OVERSIZED, f"news of {len(body)} bytes; the limit is {NEWS_LIMIT}", origin)
+        raise Rejected(Reason.TRUNCATED, "words without a body", origin)
+    if len(body) > limit:
+        raise Rejected(Reason.OVERSIZED, f"words of {len(body)} bytes; the limit is {limit}", origin)
     _check_seal(xxhash.xxh3_64_intdigest(body), seal, origin)
     return bytes(body)
+
+
+def _look(origin: Address, destination: Address, words: bytes) -> Look:
+    try:
+        endpoint, key = words.decode("ascii").split(" ")
+        Endpoint.parse(endpoint)
+        if key and not valid_key(key.encode()):
+            raise ValueError("not a key")
+    except (ValueError, SettingsError):
+        raise Rejected(Reason.MALFORMED, f"a look from {words!r:.80}, which is no place", origin.rank) from None
+    return Look(origin, destination, endpoint, key)
 
 
 def _count(value: Any, what: str, origin: int | None = None) -> int:

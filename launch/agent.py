@@ -22,6 +22,7 @@ from typing import IO, Any
 from gossip.version import __version__
 from launch.host import LocalHost, PeerProcess, threads
 from launch.interrupts import interruptible
+from launch.run_place import used
 
 __all__ = ["Agent", "main"]
 
@@ -74,6 +75,8 @@ class Agent:
         parent = next(path for path in (run_dir, *run_dir.parents) if path.exists())
         if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
             problems.append(f"cannot write to the run directory {run_dir}: choose another with --run-dir")
+        if used(run_dir) and not asked.get("resume"):
+            problems.append(f"has a run in {run_dir} already: go on with it by --resume, or say another --run-dir")
         if importlib.util.find_spec("torch") is None:
             problems.append(f"has no torch: install it for {sys.executable}")
         protocol: int | None = None

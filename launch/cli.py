@@ -17,11 +17,12 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from gossip.version import __version__
-from launch import keygen_command, launch_command, report_command, simulate_command, topologies_command
-from launch.errors import CommandError, user_errors
+from launch import join_command, keygen_command, launch_command, report_command, simulate_command, topologies_command
+from launch.errors import user_errors
+from launch.parser import Parser
 
 __all__ = ["COMMANDS", "guarded", "main"]
 
@@ -34,7 +35,14 @@ class Command(Protocol):
 
 
 #: The subcommands, in the order in which the help lists them.
-COMMANDS: tuple[Command, ...] = (launch_command, report_command, topologies_command, simulate_command, keygen_command)
+COMMANDS: tuple[Command, ...] = (
+    launch_command,
+    join_command,
+    report_command,
+    topologies_command,
+    simulate_command,
+    keygen_command,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,7 +68,7 @@ def guarded(run: Callable[[], int]) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    parser = _Parser(
+    parser = Parser(
         prog="gossip",
         description="Decentralized gossip training: no coordinator, no all-reduce.",
         epilog="'gossip COMMAND --help' explains a command.",
@@ -68,7 +76,7 @@ def _run(argv: Sequence[str] | None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"gossip {__version__}")
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
-    subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
+    subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for command in COMMANDS:
         command.add_parser(subparsers)
     try:
@@ -80,13 +88,6 @@ def _run(argv: Sequence[str] | None) -> int:
         return 2
     code: int = args.run(args)
     return code
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line, like all others; subparsers are of this class too."""
-
-    def error(self, message: str) -> NoReturn:
-        raise CommandError(f"{message}; see {self.prog} --help")
 
 
 if __name__ == "__main__":

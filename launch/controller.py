@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossip.faults import Faults
+from gossip.keys import KeyPair
 from gossip.transport import new_keys
 from launch.display import Display
 from launch.host import Host
+from launch.invitation import JOIN, WATCH, Invitation, write_invitation
 from launch.plan import Plan, Seat
 
 __all__ = ["FAILED", "INTERRUPTED", "SOME_FAILED", "Controller"]
 
 #: Exit codes: some peers failed while others finished; none finished; stopped by Ctrl-C.
 SOME_FAILED, FAILED, INTERRUPTED = 1, 3, 130
-#: Seconds that peers have for ending by themselves once they are asked to.
-_GRACE = 5.0
 #: A restarted peer's incarnation: far enough apart that it may reincarnate in between.
 _LIFE = 1000
 
@@ -37,7 +37,9 @@ class _Peer:
     host: Host
     lives: int = 0
     running: bool = False
-    #: Whether this life has come as far as training.
+    #: Whether this life has come as far as saying how it goes, so that it knows what to do when asked to stop...
+    listens: bool = False
+    #: ...and as far as training.
     trains: bool = False
     card: list[Any] | None = None
     step: int = 0
@@ -81,7 +83,10 @@ class Controller:
         self._kills = {rank: sum(1 for kill in faults.kills if kill.rank == rank) for rank in self._peers}
         for restart in faults.restarts:
             self._peers[restart.rank].restarts.append(restart.at)
-        self._introduced = False
+        #: A swarm that is joined was introduced when it started.
+        self._introduced = plan.swarm > 0
+        #: Key pairs by which others may join or look, by the file that they are left in.
+        self._invitations: dict[str, KeyPair | None] = {JOIN: None, WATCH: None}
         self._interrupted = False
         self._aborted = False
         self._began = clock()
@@ -89,11 +94,13 @@ class Controller:
     def run(self) -> int:
         """Launch, and return the exit code when all peers have ended."""
         kill_at: float | None = None
+        grace = float(self._plan.common["stop_within"])
         try:
             if self._plan.spread and not self._plan.insecure:
                 for peer in self._peers.values():
                     pair = new_keys()
                     peer.keys = [pair.public.decode(), pair.secret.decode()]
+                self._invitations = {JOIN: new_keys(), WATCH: new_keys()}
             for peer in self._peers.values():
                 self._start(peer)
             while self._unfinished():
@@ -102,13 +109,17 @@ class Controller:
                     if kill_at is not None and self._clock() > kill_at:
                         self._signal_all(signal.SIGKILL)
                 except KeyboardInterrupt:
-                    self._signal_all(signal.SIGKILL if self._interrupted else signal.SIGINT)
-                    self._display.event("stopping at once" if self._interrupted else "stopping; Ctrl-C again: at once")
+                    if self._interrupted:
+                        self._signal_all(signal.SIGKILL)
+                        self._display.event("stopping at once")
+                    else:
+                        self._ask_to_stop()
+                        self._display.event(f"stopping, in {grace:g} s at the latest; Ctrl-C again: at once")
                     self._interrupted = True
-                    kill_at = kill_at or self._clock() + _GRACE
+                    kill_at = kill_at or self._clock() + grace
                 if self._aborted and kill_at is None:
-                    self._signal_all(signal.SIGINT)
-                    kill_at = self._clock() + _GRACE
+                    self._ask_to_stop()
+                    kill_at = self._clock() + grace
         finally:
             if self._unfinished():
                 self._signal_all(signal.SIGKILL)
@@ -160,6 +171,7 @@ class Controller:
             peer.card = message["card"]
             self._introduce(peer)
         elif "status" in message:
+            peer.listens = True
             peer.step = max(peer.step, int(message["status"].get("step", 0)))
             peer.trains = peer.trains or message["status"].get("state") == "training"
             self._display.status(rank, message["status"])
@@ -169,8 +181,12 @@ class Controller:
     def _start(self, peer: _Peer, **extra: Any) -> None:
         if peer.keys is not None:
             extra["keys"] = peer.keys
+            join, watch = self._invitations[JOIN], self._invitations[WATCH]
+            assert join is not None
+            assert watch is not None
+            extra |= {"join_key": join.public.decode(), "watch_key": watch.public.decode()}
         peer.lives += 1
-        peer.running, peer.code, peer.on_purpose, peer.trains = True, None, False, False
+        peer.running, peer.code, peer.on_purpose, peer.listens, peer.trains = True, None, False, False, False
         peer.host.start(self._plan.process(peer.seat, extra))
         self._display.started(peer.seat.rank, peer.host.name, peer.lives)
 
@@ -181,8 +197,19 @@ class Controller:
             peer.host.tell(peer.seat.rank, cards)
         elif len(cards["cards"]) == len(self._peers):
             self._introduced = True
+            self._invite(cards["cards"])
             for one in self._peers.values():
                 one.host.tell(one.seat.rank, cards)
+
+    def _invite(self, cards: list[list[Any]]) -> None:
+        """Leave in the run directory what it takes to join, and to look."""
+        members = {str(card[1]): str(card[2] or "") for card in cards}
+        for name, keys in self._invitations.items():
+            try:
+                self._plan.run_dir.mkdir(parents=True, exist_ok=True)
+                write_invitation(self._plan.run_dir / name, Invitation(members, keys))
+            except OSError as error:
+                self._display.event(f"cannot write {name}, so nobody can join or look by it: {error}")
 
     def _ended(self, peer: _Peer, code: int) -> None:
         rank = peer.seat.rank
@@ -190,7 +217,7 @@ class Controller:
         if code == -signal.SIGKILL and peer.kills < self._kills[rank]:
             peer.kills += 1
             peer.on_purpose = True
-        self._display.ended(rank, code)
+        self._display.ended(rank, code, asked=self._interrupted or self._aborted)
         self._stop_the_late()
         if not self._introduced and code != 0 and not self._interrupted:
             self._aborted = True  # nobody can start without its card
@@ -223,6 +250,12 @@ class Controller:
             elapsed=self._clock() - self._began,
             resume=False,
         )
+
+    def _ask_to_stop(self) -> None:
+        """Ask all to end by themselves; who has nothing to end yet, and would only print a traceback, is ended."""
+        for peer in self._peers.values():
+            if peer.running:
+                peer.host.signal(peer.seat.rank, signal.SIGINT if peer.listens else signal.SIGTERM)
 
     def _signal_all(self, number: int) -> None:
         for peer in self._peers.values():

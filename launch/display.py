@@ -16,6 +16,8 @@ from rich.text import Text
 __all__ = ["Display"]
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+#: The exit codes of those who ended when asked to: as a peer does it, and as any other program.
+_STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
 #: Seconds over which rates are taken.
 _WINDOW = 3.0
 
@@ -94,12 +96,13 @@ class Display:
             row.recent.pop(0)
         self.refresh()
 
-    def ended(self, rank: int, code: int) -> None:
-        """Note how a peer ended."""
+    def ended(self, rank: int, code: int, *, asked: bool = False) -> None:
+        """Note how a peer ended, and whether it was asked to."""
         row = self._rows[rank]
-        row.state = "finished" if code == 0 else how(code)
+        stopped = asked and code in _STOPPED
+        row.state = "finished" if code == 0 else "stopped" if stopped else how(code)
         row.recent = []
-        if code != 0:
+        if code != 0 and not stopped:
             self.event(f"rank {rank} {how(code)}")
         self.refresh(force=True)
 

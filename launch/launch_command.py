@@ -70,6 +70,7 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
     add("--resume", action="store_true", default=None, help="go on from the checkpoints in --run-dir")
     add("--restart", type=integer, metavar="N", help="start a peer that died again, up to N times (default: 0)")
     add("--start-timeout", type=seconds, metavar="T", help="how long peers wait for each other (default: 60s)")
+    add("--stop-timeout", type=seconds, metavar="T", help="how long they have for ending after Ctrl-C (default: 10s)")
     add("--quiet", action="store_true", default=None, help="leave out the peers' own output")
     add("--dry-run", action="store_true", help="check everything, print the plan, and start nothing")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -11,7 +12,7 @@ from typing import Any
 import topologies
 from gossip import policies, presets
 from gossip.faults import Faults, parse_faults, parse_stragglers
-from launch.controller import Controller
+from launch.controller import INTERRUPTED, Controller
 from launch.display import Display
 from launch.errors import CommandError
 from launch.host import Emit, Host, LocalHost
@@ -19,6 +20,7 @@ from launch.hostfile import LOCAL, HostLine, read_hostfile, selected
 from launch.interrupts import interruptible
 from launch.options import Options
 from launch.plan import Plan, Seat, program
+from launch.run_place import used
 from launch.terminal import output
 from launch.toml import to_toml
 
@@ -44,7 +46,8 @@ def launch(options: Options, *, dry_run: bool = False) -> int:
         _write_config(plan, options)
         with display:
             code = controller.run()
-    console.print(f"gossip: {_verdict(controller.results())}; see {plan.run_dir}, or gossip report {plan.run_dir}")
+    verdict = _verdict(plan, controller.results(), code)
+    console.print(f"gossip: {verdict}; see {plan.run_dir}, or gossip report {plan.run_dir}")
     return code
 
 
@@ -61,11 +64,7 @@ def planned(options: Options) -> tuple[Plan, Faults]:
         from peers.tensorboard import check_tensorboard  # here, for it imports torch
 
         check_tensorboard()
-    run_dir = Path(options.run_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
-    if options.resume and not options.run_dir:
-        raise CommandError("--resume needs --run-dir: which run is to go on?")
-    if options.resume and not any(run_dir.glob("rank-*")) and all(seat.host.is_local for seat in seats):
-        raise CommandError(f"--resume: there is no run in {run_dir}")
+    run_dir = _run_dir(options, all_here=all(seat.host.is_local for seat in seats))
     if not options.module and options.script.endswith(".py") and not Path(options.script).is_file():
         raise CommandError(f"there is no script {options.script}")
     common: dict[str, Any] = {
@@ -80,6 +79,7 @@ def planned(options: Options) -> tuple[Plan, Faults]:
         "tensorboard": options.tensorboard,
         "resume": options.resume,
         "start_timeout": options.start_timeout,
+        "stop_within": options.stop_timeout,
         "stragglers": list(options.straggler),
         "faults": list(options.fault),
     }
@@ -93,6 +93,28 @@ def planned(options: Options) -> tuple[Plan, Faults]:
         insecure=options.insecure,
     )
     return plan, faults
+
+
+def _run_dir(options: Options, *, all_here: bool) -> Path:
+    """Return where the run goes: a place of its own, or that of the run which is to go on."""
+    if not options.run_dir:
+        if options.resume:
+            raise CommandError("--resume needs --run-dir: which run is to go on?")
+        return _unused(time.strftime("runs/%Y%m%d-%H%M%S"))
+    run_dir = Path(options.run_dir)
+    if options.resume:
+        if all_here and not used(run_dir):
+            raise CommandError(f"--resume: there is no run in {run_dir}")
+    elif used(run_dir):
+        # Records are added to by each life of a peer: two runs in one place would look like one.
+        raise CommandError(f"there is a run in {run_dir} already: go on with it by --resume, or say another --run-dir")
+    return run_dir
+
+
+def _unused(name: str) -> Path:
+    """Return the directory of that name, or one with a number behind it: two launches may be of the same second."""
+    numbered = (Path(f"{name}-{number}" if number > 1 else name) for number in itertools.count(1))
+    return next(path for path in numbered if not used(path))
 
 
 def _hosts_of(options: Options) -> list[HostLine]:
@@ -119,11 +141,13 @@ def _hosts(plan: Plan, emit: Emit) -> Mapping[int, Host]:
 
         seconds = plan.common["start_timeout"]
         away = [line for line in lines if not line.is_local]
-        hosts |= connected(emit, away, plan.command, plan.run_dir, seconds=seconds)
+        hosts |= connected(emit, away, plan.command, plan.run_dir, seconds=seconds, resume=plan.common["resume"])
     return {seat.rank: hosts[seat.host] for seat in plan.seats}
 
 
 def _write_config(plan: Plan, options: Options) -> None:
+    # Without its place: that is where the file is, and a launch that takes the file again is another run.
+    options = replace(options, run_dir="", resume=False)
     try:
         plan.run_dir.mkdir(parents=True, exist_ok=True)
         (plan.run_dir / "config.toml").write_text(
@@ -133,6 +157,9 @@ def _write_config(plan: Plan, options: Options) -> None:
         raise CommandError(f"cannot write to the run directory {plan.run_dir}: {error.strerror or error}") from error
 
 
-def _verdict(results: Mapping[int, int | None]) -> str:
-    good = sum(code == 0 for code in results.values())
+def _verdict(plan: Plan, results: Mapping[int, int | None], code: int) -> str:
+    good = sum(one == 0 for one in results.values())
+    if code == INTERRUPTED and good < len(results):
+        saved = any(plan.run_dir.glob("rank-*/checkpoints/step-*"))
+        return "stopped" + (f"; --resume --run-dir {plan.run_dir} goes on from its checkpoints" if saved else "")
     return f"{good} of {len(results)} peers finished"

@@ -38,6 +38,7 @@ class Options:
     resume: bool = False
     restart: int = 0
     start_timeout: float = 60.0
+    stop_timeout: float = 10.0
     quiet: bool = False
     straggler: tuple[str, ...] = ()
     fault: tuple[str, ...] = ()

@@ -40,6 +40,8 @@ class Plan:
     #: Whether peers are on several machines, and so need keys, or are told to do without.
     spread: bool = False
     insecure: bool = False
+    #: Peers of the swarm that is joined, when it started; 0: the seats are all there are.
+    swarm: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -53,7 +55,7 @@ class Plan:
         setup: dict[str, Any] = {
             **self.common,
             "rank": seat.rank,
-            "world_size": self.world_size,
+            "world_size": self.swarm or self.world_size,
             "local_rank": seat.local_rank,
             "run_dir": str(self.run_dir),
             "insecure": self.insecure,

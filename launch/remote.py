@@ -182,7 +182,13 @@ class RemoteHost:
 
 
 def connected(
-    emit: Emit, lines: Sequence[HostLine], command: Sequence[str], run_dir: Path, *, seconds: float
+    emit: Emit,
+    lines: Sequence[HostLine],
+    command: Sequence[str],
+    run_dir: Path,
+    *,
+    seconds: float,
+    resume: bool = False,
 ) -> dict[HostLine, RemoteHost]:
     """Connect to all hosts at once, and ask whether they can take part: before anything is started anywhere.
 
@@ -192,6 +198,7 @@ def connected(
         command: the user's program.
         run_dir: where logs and metrics go, as a path of this machine.
         seconds: how long to wait for all of them.
+        resume: whether a run that is there already is to go on; else a host that has one is in the way.
 
     Raises:
         CommandError: some cannot take part; each is named on standard error, with what to do.
@@ -202,6 +209,7 @@ def connected(
         "directory": str(Path.cwd()),
         "command": list(command),
         "run_dir": str(run_dir),
+        "resume": resume,
     }
     try:
         for line in lines:

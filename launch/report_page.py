@@ -95,6 +95,10 @@ def _notices(run: Run, line: TimeLine) -> str:
             found.append(
                 f"The loss of rank {rank.rank} is NaN or infinite {share}, first in step {rank.series.first_odd}."
             )
+        if rank.series.superseded:
+            found.append(
+                f"{rank.series.superseded:,} steps of rank {rank.rank} were done again after a resume, and count once."
+            )
     open_ends = [str(rank.rank) for rank in run.ranks if rank.summary is None]
     if open_ends:
         found.append(f"No end is recorded of rank {', '.join(open_ends)}: killed, or still going.")

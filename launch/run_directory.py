@@ -108,8 +108,8 @@ def read_run(path: Path) -> Run:
 
 
 def _read_rank(path: Path, rank: int, limit: int) -> Rank:
-    events, starts, more, host, peers = _read_events(path / "events.jsonl", rank)
-    series = Series(limit, starts)
+    events, starts, resumes, more, host, peers = _read_events(path / "events.jsonl", rank)
+    series = Series(limit, starts, resumes)
     metrics = path / "metrics.jsonl"
     for number, lines in read_lines(metrics):
         if not series.add(lines):
@@ -118,10 +118,11 @@ def _read_rank(path: Path, rank: int, limit: int) -> Rank:
     return Rank(rank, series, events, more, starts, host, peers, read_json(path / "summary.json"), _tail(path))
 
 
-def _read_events(path: Path, rank: int) -> tuple[list[Event], list[float], int, str, int]:
+def _read_events(path: Path, rank: int) -> tuple[list[Event], list[float], list[tuple[float, float]], int, str, int]:
     events: list[Event] = []
     kept: dict[str, int] = {}
     starts: list[float] = []
+    resumes: list[tuple[float, float]] = []
     more, host, peers = 0, "", 0
     for _, lines in read_lines(path):
         for line in lines:
@@ -131,12 +132,14 @@ def _read_events(path: Path, rank: int) -> tuple[list[Event], list[float], int, 
                 peers = max(peers, line["peers"]) if isinstance(line.get("peers"), int) else peers
                 if event.time is not None:
                     starts.append(event.time)
+            if event.kind == "resume" and event.time is not None and event.step is not None:
+                resumes.append((event.time, event.step))
             kept[event.kind] = kept.get(event.kind, 0) + 1
             if kept[event.kind] <= _EVENTS:
                 events.append(event)
             else:
                 more += 1
-    return events, starts, more, host, peers
+    return events, starts, resumes, more, host, peers
 
 
 def _event(rank: int, line: dict[str, Any], *, again: bool) -> Event:

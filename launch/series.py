@@ -23,17 +23,31 @@ _SUMS = (
 
 
 class Series:
-    """Rows of added-up lines, in the order of the file; a row never spans two lives unless there are very many."""
+    """Rows of added-up lines, in the order of the file; a row never spans two lives unless there are very many.
 
-    def __init__(self, limit: int, starts: Sequence[float] = ()) -> None:
+    A life that resumes from a checkpoint does the steps after it again, and the former life's lines of them are left
+    out: what they did is lost, and would be counted twice. A life that was started anew counts its steps from 1, but
+    what the former one did is not lost: the others have it. So its steps are counted on from there.
+    """
+
+    def __init__(self, limit: int, starts: Sequence[float] = (), resumes: Sequence[tuple[float, float]] = ()) -> None:
         """Begin empty.
 
         Args:
             limit: never keep more rows than this.
             starts: times at which a life of this rank began.
+            resumes: times at which a life went on from a checkpoint, and the step of that.
         """
         self._limit = limit
         self._starts = np.sort(np.array(starts, dtype=float))
+        resumed = np.array(sorted(resumes), dtype=float).reshape(-1, 2)
+        self._resumes = resumed[:, 0]
+        #: The last step that counts of what was written before each of them, and after all.
+        self._counted = np.append(np.minimum.accumulate(resumed[::-1, 1])[::-1], np.inf)
+        #: Added to the steps of this life.
+        self._offset = 0.0
+        #: Lines that were left out.
+        self.superseded = 0
         self._stride = 1  # lines in a row
         self._last = (-np.inf, 0, 0.0, 0.0)  # step, index of the start, life, time
         self._sums = np.zeros((0, len(_SUMS)))
@@ -58,7 +72,7 @@ class Series:
 
     @property
     def step(self) -> Floats:
-        """The step of the last line of each row."""
+        """The step of the last line of each row, counted over all lives."""
         return self._ends[:, 1]
 
     @property
@@ -81,6 +95,14 @@ class Series:
         step, seconds = _column(lines, "step"), _column(lines, "seconds")
         if not (np.isfinite(step).all() and np.isfinite(seconds).all()):
             return False
+        time = self._times(lines, seconds)
+        kept = step <= self._counted[np.searchsorted(self._resumes, time, side="right")]
+        if not kept.all():
+            self.superseded += int(np.sum(~kept))
+            lines = [line for line, keep in zip(lines, kept, strict=True) if keep]
+            step, seconds, time = step[kept], seconds[kept], time[kept]
+            if not lines:
+                return True
         loss, weight, apart = (_column(lines, name) for name in ("loss", "weight", "disagreement"))
         finite = np.isfinite(loss)
         odd = ~finite & np.array([_is_odd(line.get("loss")) for line in lines]) if not finite.all() else ~finite
@@ -93,10 +115,10 @@ class Series:
             np.ones(len(lines)), seconds, wait, sent, received, samples, np.where(known, weight, 0), known,
             np.where(finite, loss, 0), finite, odd, np.where(measured, apart, 0), measured,
         )  # fmt: skip
-        time = self._times(lines, seconds)
         sums = np.column_stack([np.asarray(column, dtype=float) for column in columns])
         loss = np.where(finite, loss, np.nan)
-        ends = np.column_stack([time, step, self._lives(time, step)])
+        lives, step = self._lives(time, step)
+        ends = np.column_stack([time, step, lives])
         self._append(sums, ends, np.column_stack([loss, loss]))
         return True
 
@@ -108,14 +130,20 @@ class Series:
             self.begin = float(time[0] - seconds[0])
         return time
 
-    def _lives(self, time: Floats, step: Floats) -> Floats:
-        """Return the life of each line: a new one begins where steps go back, or where a start was recorded."""
+    def _lives(self, time: Floats, step: Floats) -> tuple[Floats, Floats]:
+        """Return the life of each line, and its step over all lives.
+
+        A new life begins where steps go back, or where a start was recorded.
+        """
         starts = np.searchsorted(self._starts, time, side="right")
         before = np.concatenate([[self._last[0]], step[:-1]])
         began = np.concatenate([[self._last[1] if len(self) else starts[0]], starts[:-1]])
-        lives = self._last[2] + np.cumsum((step <= before) | (starts > began))
+        back = step <= before
+        lives = self._last[2] + np.cumsum(back | (starts > began))
+        offsets = self._offset + np.cumsum(np.where(back, before, 0.0))
+        self._offset = float(offsets[-1])
         self._last = (float(step[-1]), int(starts[-1]), float(lives[-1]), float(time[-1]))
-        return np.asarray(lives, dtype=float)
+        return np.asarray(lives, dtype=float), np.asarray(step + offsets, dtype=float)
 
     def _append(self, sums: Floats, ends: Floats, loss: Floats) -> None:
         self._sums = np.concatenate([self._sums, sums])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -19,6 +20,9 @@ Item = TypeVar("Item")
 PIPED_WIDTH = 400
 #: Nothing is said about work that takes less than this many seconds.
 _PATIENCE = 0.5
+#: Where it is no terminal, a line is printed after so many seconds, and another whenever twice the time has passed, but
+#: after a minute at the latest: somebody may wait, but nobody wants to read thousands of lines in a log.
+_FIRST_LINE, _MINUTE = 3.0, 60.0
 
 
 class _Output(Console):
@@ -53,10 +57,31 @@ def waiting(what: str) -> Iterator[None]:
 
 @contextmanager
 def measured(what: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar for work that tells, by the function it is given, which share of it is done."""
+    """Show a bar for work that tells, by the function it is given, which share of it is done; elsewhere, some lines."""
+    if not sys.stderr.isatty():
+        yield _Lines(what).tell
+        return
     with _progress() as progress:
         task = progress.add_task(what, total=100)
         yield lambda share: progress.update(task, completed=round(100 * share))
+
+
+class _Lines:
+    """Progress as plain lines on stderr."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = time.monotonic()
+        self._next = _FIRST_LINE
+
+    def tell(self, share: float) -> None:
+        """Print a line if it is time for one; the end needs none, for the result is next."""
+        passed = time.monotonic() - self._began
+        if passed < self._next or share >= 1:
+            return
+        self._next = passed + min(passed, _MINUTE)
+        left = f", about {passed / share - passed:.0f} s to go" if share > 0 else ""
+        print(f"{self._what}: {share:.0%} after {passed:.0f} s{left}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -83,19 +83,23 @@ class RollCall:
 class Agreement:
     """Something that must be the same everywhere. Nothing is merged; who differs is remembered."""
 
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: str, rank: int) -> None:
         self._value = value.encode()
-        #: What somebody else has instead; None while all that was heard agrees.
-        self.conflict: str | None = None
+        self._rank = rank
+        #: Who has something else; None while all that was heard agrees.
+        self.conflict: int | None = None
 
     def encode(self) -> bytes:
-        """Return what it is here."""
-        return self._value
+        """Return what it is here, and where that is."""
+        return b"%d %b" % (self._rank, self._value)
 
     def merge(self, data: bytes) -> bool:
         """Compare."""
-        if data != self._value:
-            self.conflict = data.decode(errors="replace")
+        rank, _, value = data.partition(b" ")
+        if not rank.isdigit():
+            raise ValueError("no rank stands before what it has")
+        if value != self._value:
+            self.conflict = int(rank)
         return False
 
 

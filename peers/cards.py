@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
 from gossip.keys import valid_key
 
-__all__ = ["Card", "CardTable", "Channel", "FixedTable", "RendezvousError", "StoreTable", "route_to"]
+__all__ = ["Card", "CardTable", "Channel", "FixedTable", "RendezvousError", "StoreTable"]
 
 
 class RendezvousError(GossipError):
@@ -167,11 +166,3 @@ class Channel:
         """Close both descriptors."""
         self._in.close()
         os.close(self._out)
-
-
-def route_to(host: str) -> str:
-    """Return the address of this machine that packets to the host leave from; nothing is sent."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, 1, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.connect(address)
-        return str(probe.getsockname()[0])

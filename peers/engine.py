@@ -5,8 +5,10 @@ The trainer's thread calls; effects and news come in the gossip thread and are k
 
 from __future__ import annotations
 
+import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -14,18 +16,24 @@ from functools import lru_cache
 from gossip import events, policies
 from gossip.core import Core
 from gossip.driver import Driver
+from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, Reason
 from gossip.mass import Mass
-from gossip.messages import Address
+from gossip.membership import Membership, Record
+from gossip.messages import ANYBODY, Address
 from gossip.presets import Preset
 from gossip.shared_memory import SharedMemory
 from gossip.sharing import is_near
 from gossip.transport import Transport
+from gossip.version import __version__
 from gossip.view import Roster
+from gossip.wire import SHOWN_LIMIT
 from peers.bulletin import Agreement, Bulletin, RollCall
 from peers.cards import Card, RendezvousError
+from peers.model_lines import ModelLines
 from peers.replica import Replica
 from peers.setup import Setup
+from peers.status import Rows
 from topologies import Schedule, TopologyError, parse
 
 __all__ = ["Engine", "StartError", "plan"]
@@ -38,6 +46,10 @@ _GLANCE = 0.2
 _ATTEMPTS = 2
 #: A mixing round in which nothing came is followed by a pause.
 _PAUSE = 0.005
+#: Bytes per second that a link carries, at least, when a peer that leaves hands its mass over.
+_SLOW_LINK = 12.5e6
+#: What a newcomer has to do as the others do.
+_SHARED = ("run", "world_size", "topology", "algorithm", "preset", "seed", "share", "insecure", "join_key", "watch_key")
 #: Seconds for which who has another model goes on telling, so that the others hear it as well.
 _LAST_WORDS = 1.5
 
@@ -72,6 +84,7 @@ class Engine:
         cards: Mapping[int, Card],
         replica: Replica,
         tell: Callable[[str], None],
+        note: Callable[..., None],
         turns: list[int] | None = None,
     ) -> None:
         """Start the gossip thread; the values are the trainer's until `gather`.
@@ -83,37 +96,51 @@ class Engine:
             cards: where everybody is, by rank.
             replica: the values.
             tell: is called, in any thread, with a sentence that the user should read.
+            note: is called, in any thread, with the fields of an event for the records.
             turns: where in the schedule each shard was at the checkpoint.
         """
         self._setup = setup
         self._replica = replica
         self._tell = tell
+        self._note = note
         policy = policies.parse(setup.algorithm)
         schedules = plan(setup.topology, setup.seed, setup.world_size)
         policy.check(schedules(setup.world_size))
         # Parcels are copied into memory that peers on this host, if there are any, can read.
-        others = [card.endpoint for card in cards.values() if card.rank != setup.rank]
+        self._contacts = contacts_of(setup, cards)
+        others = [Endpoint.parse(record.endpoint) for record in self._contacts]
         owner = SharedMemory() if any(is_near(transport.endpoint, other) for other in others) else None
-        members = {**dict.fromkeys(cards, 0), setup.rank: setup.incarnation}
+        # A newcomer knows nobody until it is let in, only where to ask.
+        known = {} if setup.incarnation else {record.rank: record for record in self._contacts}
+        key = "" if setup.keys is None else setup.keys.public.decode()
+        me = Record(setup.rank, setup.incarnation, endpoint=str(transport.endpoint), key=key)
+        now = time.monotonic()
         self.core = Core(
             Address(setup.rank, setup.incarnation),
             Mass(replica.layout, replica.arrays, owner=owner),
-            Roster(members, schedules),
+            Roster({**dict.fromkeys(known, 0), setup.rank: setup.incarnation}, schedules),
             policy,
             replace(preset.settings, share=setup.share),
             turns=turns if turns is not None and len(turns) == replica.layout.shards else None,
-            now=time.monotonic(),
+            now=now,
+            membership=Membership(me, preset.membership, setup.seed, now, known),
         )
         self.driver = Driver(self.core, transport, listen=self._listen)
         self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), tell)
         self.roll = RollCall()
-        self._model = Agreement(replica.fingerprint)
+        self._model = Agreement(replica.fingerprint, setup.rank)
+        self._lines = ModelLines(setup.rank, replica.lines)
+        self.rows = Rows(setup.rank)
+        #: What happened, by kind, since the start.
+        self.counts: Counter[str] = Counter()
+        self._welcomed = False
+        self._expelled = ""
         self._annex: bytes | None = None
         self._mixings = 0
         self._not_finite: set[int] = set()
         near = {address.rank for turn in range(_TURNS_AHEAD) for address, _ in self.core.view.out_edges(turn)}
         for card in cards.values():
-            if card.rank != setup.rank:
+            if card.rank in known:
                 self.driver.introduce(card.rank, card.endpoint, card.key, now=card.rank in near)
         self.driver.__enter__()
 
@@ -140,6 +167,7 @@ class Engine:
             self.roll.reach("state", self._setup.rank)
         self.roll.reach("here", self._setup.rank)
         self.bulletin.add("roll", self.roll)
+        self.bulletin.add("status", self.rows)
         donors = self._newcomers_donors() if self._setup.incarnation else self._founders_donors()
         adopted = None if has_state or not donors else self._adopt(donors)
         self.driver.post(events.Donate(annex if adopted is None else adopted))
@@ -155,6 +183,7 @@ class Engine:
         """Wait for the others, and return whom to ask for the state: nobody, if this peer's is the one that counts."""
         everybody = set(self.core.view.members)
         self._wait(lambda: self.roll.ranks("here") >= everybody, self._setup.start_timeout)
+        self.driver.post(events.Watch())
         here = self.roll.ranks("here")
         missing = sorted(everybody - here)
         if len(everybody) > 1 and here == {self._setup.rank}:
@@ -169,6 +198,15 @@ class Engine:
         return sorted(holders | lower) if holders or lower else []
 
     def _newcomers_donors(self) -> list[int]:
+        """Ask to be let in, and return whom to ask for the state: everybody."""
+        self.driver.post(events.Join(self._contacts))
+        if not self._wait(lambda: self._welcomed or bool(self._expelled), self._setup.start_timeout):
+            asked = ", ".join(record.endpoint for record in self._contacts)
+            raise StartError(
+                f"rank {self._setup.rank}: nobody let it in within {self._setup.start_timeout:g} s. Asked: {asked}. "
+                "Do they run, can they reach this peer, and is the key one that they let in?"
+            )
+        self._check()
         return [rank for rank in self.core.view.members if rank != self._setup.rank]
 
     def _adopt(self, donors: list[int]) -> bytes:
@@ -205,11 +243,9 @@ class Engine:
             if time.monotonic() > deadline:
                 return False
         if self._model.conflict is not None:
+            self.bulletin.add("model-lines", self._lines)
             self.bulletin.wait_for(lambda: False, _LAST_WORDS)
-            raise StartError(
-                f"rank {self._setup.rank} has another model than some other peer: names, shapes, kinds of number and "
-                "frozen parameters must be the same everywhere"
-            )
+            raise StartError(self._lines.complaint(self._model.conflict))
         return True
 
     # Training
@@ -238,6 +274,10 @@ class Engine:
             if entry.parcel.shard == shard and entry.parcel.turn < turn and entry.attempts <= _ATTEMPTS
         )
 
+    def _check(self) -> None:
+        if self._expelled:
+            raise StartError(f"this peer has to stop: {self._expelled}")
+
     def merge(self) -> None:
         """Merge what has arrived, before the optimizer moves the values."""
         self._replica.lend()
@@ -246,6 +286,7 @@ class Engine:
 
     def step(self) -> float:
         """Hand a finished step over; return how many seconds that took."""
+        self._check()
         began = time.monotonic()
         self._replica.lend()
         self.driver.step()
@@ -312,11 +353,13 @@ class Engine:
             return 0.0
         return reached if reached <= tolerance else max(recent, default=math.inf)
 
-    def close(self, flush: float) -> None:
-        """Say goodbye and stop; parcels that nobody has answered get so many seconds for it."""
+    def close(self, timeout: float) -> None:
+        """Hand all mass over to those who stay, and stop; what is not taken within so many seconds is written off."""
         try:
-            self.driver.flush(flush)
-            self.driver.post(events.Leave())
+            if timeout > 0:
+                self._replica.lend()
+                timeout += self._replica.layout.total_bytes / _SLOW_LINK
+            self.driver.leave(timeout)
         except GossipError as error:
             self._tell(f"the gossip ended early: {error}")
         self.driver.close()
@@ -324,22 +367,24 @@ class Engine:
 
     # In the gossip thread
 
-    def _bury(self) -> None:
-        """Believe the others about who is dead; if it is this peer, it starts another life."""
-        for rank, level in self.roll.levels("dead").items():
-            current = self.core.view.incarnation(rank)
-            if current is not None and current < level:
-                self.driver.post(events.PeerDied(Address(rank, level - 1)))
-
     def _listen(self, effect: events.Effect) -> None:
+        self.counts[type(effect).__name__] += 1
         match effect:
             case events.Heard(body=body):
                 self.bulletin.hear(body)
-                self._bury()
-            case events.GaveUp(address):
-                self._tell(f"rank {address.rank} has not said a word for too long and is given up")
-                self.roll.reach("dead", address.rank, address.incarnation + 1)
-                self.bulletin.tell()
+            case events.MemberChanged(record, before):
+                self._member_changed(record, before)
+            case events.Welcomed():
+                self._welcomed = True
+                self.bulletin.wake()
+            case events.Expelled(reason):
+                self._expelled = reason
+                self._tell(reason)
+                self.bulletin.wake()
+            case events.Looked(endpoint, key):
+                self.driver.post(events.Show(endpoint, key, self.picture()))
+            case events.Left(written_off) if written_off > 0 and len(self.core.view.members) > 1:
+                self._tell(f"left with a weight of {written_off:.3g} that nobody took in time; it is written off")
             case events.Adopted(annex):
                 self._annex = annex
                 self.bulletin.wake()
@@ -347,7 +392,8 @@ class Engine:
                 return  # what is late for a former life: to be expected when a peer comes back; it is counted
             case events.RejectedFrame(reason, origin, detail, count, True):
                 self._tell(f"thrown away, {count} so far: {reason.value} from {origin}: {detail}")
-            case events.Reincarnated(address, written_off):
+            case events.Reincarnated(address, written_off) if self._welcomed or not self._setup.incarnation:
+                self._note(event="reincarnated", incarnation=address.incarnation, written_off=written_off)
                 self._tell(
                     f"others had given this peer up; it goes on as incarnation {address.incarnation}, and a weight of "
                     f"{written_off:.3g} was written off"
@@ -355,3 +401,58 @@ class Engine:
             case events.NotFinite(shard) if shard not in self._not_finite:
                 self._not_finite.add(shard)
                 self._tell(f"shard {shard} holds NaN or infinity: training diverged here, and nothing of it is pushed")
+
+    def _member_changed(self, record: Record, before: Record | None) -> None:
+        state = record.state.name.lower()
+        was = "unknown" if before is None else before.state.name.lower()
+        self.counts[f"member {state}"] += 1
+        self._note(
+            event="member",
+            rank=record.rank,
+            incarnation=record.incarnation,
+            state=state,
+            before=was,
+            endpoint=record.endpoint,
+        )
+        if state == "dead":
+            self._tell(f"rank {record.rank} is dead: it answered nobody; what was on its way to it is taken back")
+        elif state == "left" or (before is None and self._setup.incarnation and not self._welcomed):
+            return  # nothing unusual; and whom a newcomer hears of before it is let in has been there before it
+        elif before is None or before.final or before.incarnation != record.incarnation:
+            self._tell(f"rank {record.rank} has joined from {record.endpoint}, in life {record.incarnation}")
+
+    def picture(self) -> bytes:
+        """Return how the swarm does, as far as this peer knows, for whoever looks."""
+        membership = self.core.membership
+        assert membership is not None
+        rows = self.rows.all()
+        members = [
+            {
+                "rank": record.rank,
+                "incarnation": record.incarnation,
+                "membership": record.state.name.lower(),
+                "endpoint": record.endpoint,
+                "key": record.key,
+                **{name: value for name, value in rows.get(record.rank, {}).items() if name != "incarnation"},
+            }
+            for record in membership.records()
+        ]
+        setup = self._setup
+        shared = {name: getattr(setup, name) for name in _SHARED}
+        picture = {"version": __version__, "shown_by": setup.rank, "setup": shared, "members": members}
+        while len(body := json.dumps(picture).encode()) > SHOWN_LIMIT:
+            del members[len(members) // 2 :]  # some tens of thousands of ranks
+            picture["cut_short"] = True
+        return body
+
+
+def contacts_of(setup: Setup, cards: Mapping[int, Card]) -> list[Record]:
+    """Return where others are: all of them where they are known beforehand, else those whom to ask to be let in."""
+    if setup.contacts:
+        keys = setup.contact_keys or ("",) * len(setup.contacts)
+        return [Record(ANYBODY, endpoint=endpoint, key=key) for endpoint, key in zip(setup.contacts, keys, strict=True)]
+    return [
+        Record(card.rank, endpoint=str(card.endpoint), key="" if card.key is None else card.key.decode())
+        for card in cards.values()
+        if card.rank != setup.rank
+    ]

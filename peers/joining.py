@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,9 @@ from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.faults import parse_faults, parse_stragglers
 from gossip.keys import KeyPair
+from gossip.routes import route_to
 from gossip.transport import ZmqTransport, new_keys
-from peers.cards import Card, CardTable, Channel, FixedTable, StoreTable, route_to
+from peers.cards import Card, CardTable, Channel, FixedTable, StoreTable
 from peers.injection import Boundary, disturbed
 from peers.peer import Peer, device_of
 from peers.records import Records
@@ -54,11 +55,18 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     transport = _transport(setup)
     try:
         public = None if setup.keys is None else setup.keys.public
-        cards = table.exchange(Card(setup.rank, transport.endpoint, public))
-        for card in cards.values():
-            if card.key is not None:
-                transport.admit(card.key)
-        preset = presets.preset(setup.preset or _suitable(cards), setup.run)
+        card = Card(setup.rank, transport.endpoint, public)
+        cards = table.exchange(card)
+        if channel is not None and setup.contacts:
+            channel.tell(card=card.encode())  # nobody needs it to start, but whoever starts this peer again
+        for other in cards.values():
+            if other.key is not None:
+                transport.admit(other.key)
+        for key, looks_only in ((setup.join_key, False), (setup.watch_key, True)):
+            if key:
+                transport.admit(key.encode(), looks_only=looks_only)
+        places = [other.endpoint for other in cards.values()] + [Endpoint.parse(contact) for contact in setup.contacts]
+        preset = presets.preset(setup.preset or _suitable(places), setup.run)
     except BaseException:
         transport.close()
         raise
@@ -92,13 +100,16 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
 def _told(channel: Channel) -> Setup:
     """Return what the launcher says."""
     told = channel.read()["setup"]
-    if told.get("keys"):
-        told["keys"] = KeyPair(*(half.encode() for half in told["keys"]))
+    for name in ("keys", "invitation"):
+        if told.get(name):
+            told[name] = KeyPair(*(half.encode() for half in told[name]))
     return Setup().changed(**told)
 
 
 def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
     """Return where the cards are exchanged, and the setup with what follows from it."""
+    if setup.contacts:
+        return FixedTable((), ()), setup
     if channel is not None:
         return channel, setup
     if setup.hosts:
@@ -127,10 +138,11 @@ def _transport(setup: Setup) -> ZmqTransport:
         Endpoint.parse(setup.bind),
         advertise=setup.advertise or None,
         keys=setup.keys,
+        speaks_as=setup.invitation,
         insecure=setup.insecure,
         link=network.link,
     )
 
 
-def _suitable(cards: Mapping[int, Card]) -> str:
-    return "loopback" if all(card.endpoint.is_loopback for card in cards.values()) else "lan"
+def _suitable(places: Iterable[Endpoint]) -> str:
+    return "loopback" if all(place.is_loopback for place in places) else "lan"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from statistics import fmean as mean
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -19,11 +21,13 @@ from peers.engine import Engine
 from peers.hooks import StepHooks
 from peers.injection import Boundary
 from peers.moves import Moves
+from peers.pulse import Pulse
 from peers.records import Records
 from peers.replica import Replica
 from peers.sampler import PeerSampler
 from peers.saving import Saving
 from peers.setup import Setup
+from peers.stopping import STOPPED, StopRequest
 
 __all__ = ["Evaluation", "Peer", "PeerError", "device_of"]
 
@@ -84,6 +88,7 @@ class Peer:
         self._channel = channel
         self._records = records
         self._boundary = boundary
+        self._stop = StopRequest(setup.stop_within)
         #: Where the model belongs: move it there before `attach`.
         self.device = device_of(setup)
         #: Steps of the optimizer so far, those before a checkpoint included.
@@ -93,6 +98,7 @@ class Peer:
         self._hooks: StepHooks | None = None
         self._moves: Moves | None = None
         self._saving: Saving | None = None
+        self._pulse: Pulse | None = None
         self._loops: list[Batches] = []
         self._loop_count = 0
         self._logged: dict[str, Any] = {}
@@ -100,16 +106,23 @@ class Peer:
         self._began = self._boundary_at = time.monotonic()
         self._waited = 0.0
         self._sent = self._received = self._sampled = 0
+        self._final_weight = 0.0
         self._closed = False
 
     def __enter__(self) -> Peer:
+        self._stop.listen()
+        self._report(state="preparing")  # from here on the launcher may ask it to stop
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         how = "finished" if kind is None else f"failed: {kind.__name__}: {error}"
-        self._end("interrupted" if kind is KeyboardInterrupt else how)
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self._end("interrupted" if interrupted or self._stop.raised else how)
+        if interrupted and self._stop.asked:
+            # Not a traceback, for nothing is wrong. Nor on behind the block, as if the training had come to its end.
+            raise SystemExit(STOPPED) from None
 
     # Who this is
 
@@ -172,10 +185,12 @@ class Peer:
         if restored is not None:
             self.step, turns = restored.step, restored.turns
             _log.info("rank %d: resumed from step %d", self.rank, self.step)
+            self._records.event(event="resume", step=self.step, text=f"from the checkpoint of step {self.step}")
         elif self._setup.resume:
             self._tell("there is no checkpoint to resume from; it starts anew")
-        engine = Engine(self._setup, self._preset, self._transport, self._cards, replica, self._tell, turns)
+        engine = Engine(self._setup, self._preset, self._transport, self._cards, replica, self._tell, self._note, turns)
         self._engine, self._replica = engine, replica
+        self._pulse = Pulse(engine.rows, time.monotonic())
         adopted = engine.gather(restored is not None, replica.encode_rest())
         if adopted is not None:
             replica.decode_rest(adopted)
@@ -183,6 +198,7 @@ class Peer:
         self._moves = Moves(replica.layout.shards, replica.shard, engine.stretch)
         self._hooks = StepHooks(optimizer, self._before_move, self._after_move)
         self._boundary_at = time.monotonic()
+        self._stop.patient = True
         self._report(state="training")
 
     def _attached(self) -> Engine:
@@ -227,7 +243,20 @@ class Peer:
         self._boundary_at = now
         self._saving.step_is_over(self.step)
         if self._loop_count == 0:
-            self._saving.save_if_due(engine.core, self._loops)
+            self._settle()
+
+    def _settle(self, stepped: bool = True) -> None:
+        """Save and stop where that is asked for: between two steps, where neither tears anything apart.
+
+        Args:
+            stepped: whether a step was made since the last time. If none was, gradients may be half accumulated, and
+                stopping has to wait for it.
+        """
+        assert self._saving is not None
+        if self._stop.asked and stepped:
+            self._saving.save_last(self.step, self._attached().core, self._loops)
+            self._stop.now()
+        self._saving.save_if_due(self._attached().core, self._loops)
 
     # Data
 
@@ -278,9 +307,10 @@ class Peer:
         self._loop_count += 1
         try:
             for batch in source:
+                before = self.step
                 yield batch
                 # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
-                self._saving.save_if_due(self._attached().core, self._loops)
+                self._settle(self.step != before)
                 # A newcomer may have begun before it heard where the others are.
                 if self._setup.incarnation and self._is_over(index):
                     break
@@ -304,7 +334,8 @@ class Peer:
     def _agree(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
         engine = self._attached()
         self._report(state="mixing")
-        reached = engine.consensus(tolerance, timeout, on_agreed)
+        with self._stop.at_once():
+            reached = engine.consensus(tolerance, timeout, on_agreed)
         self._records.event(event="consensus", step=self.step, disagreement=reached)
         self._report(state="training", disagreement=reached)
         self._boundary_at = time.monotonic()
@@ -344,8 +375,35 @@ class Peer:
         _log.warning("rank %d: %s", self.rank, sentence)
         self._records.event(event="warning", step=self.step, text=sentence)
 
+    def _note(self, **event: Any) -> None:
+        self._records.event(step=self.step, **event)
+
+    def _tell_others(self, values: Mapping[str, Any]) -> None:
+        """Let this peer's row of the table go round."""
+        if self._engine is None or self._pulse is None:
+            return
+        driver, loss = self._engine.driver, self._logged.get("loss")
+        totals = {
+            "samples": float(self.samples),
+            "bytes": float(driver.bytes_sent + driver.bytes_received),
+            "waited": self._waited,
+        }
+        self._pulse.beat(
+            time.monotonic(),
+            self._engine.core.me.incarnation,
+            totals=totals,
+            step=self.step,
+            loss=None if loss is None or not math.isfinite(loss) else float(loss),
+            weight=self.weight,
+            neighbours=len(self.view) - 1,
+            state=values.get("state"),
+            disagreement=values.get("disagreement"),
+        )
+        self._engine.bulletin.tell()
+
     def _report(self, **values: Any) -> None:
-        """Tell the launcher how it goes; it may be gone."""
+        """Tell the others and the launcher how it goes; the latter may be gone."""
+        self._tell_others(values)
         self._reported = time.monotonic()
         if self._channel is None:
             return
@@ -369,20 +427,35 @@ class Peer:
         if self._closed:
             return
         self._closed = True
+        self._stop.ending()
         if self._hooks is not None:
             self._hooks.remove()
         if self._engine is None:
             self._transport.close()
         else:
+            self._final_weight = self.weight
             self._engine.close(_FLUSH if how == "finished" else 0.0)
         if self._saving is not None:
             self._saving.close()
         self._boundary.close()
+        if self._stop.asked and how == "interrupted":
+            self._tell_stopped()
         self._records.summary(**self._summary(how))
         self._records.close()
         if self._channel is not None:
             self._channel.tell(ended=how[:300])  # a character may take 12 bytes
             self._channel.close()
+        self._stop.close()
+
+    def _tell_stopped(self) -> None:
+        """Say in one line where it stopped, and what is left of it."""
+        newest = self._saving.newest() if self._saving is not None else None
+        kept = "without a checkpoint" if newest is None else f"the last checkpoint is of step {newest}"
+        if newest == self.step:
+            kept = "and saved that as a checkpoint"
+        sentence = f"stopped after step {self.step} as asked, {kept}"
+        _log.warning("rank %d: %s", self.rank, sentence)
+        self._records.event(event="stop", step=self.step, text=sentence)
 
     def _summary(self, how: str) -> dict[str, Any]:
         summary: dict[str, Any] = {
@@ -395,11 +468,14 @@ class Peer:
         }
         if self._engine is not None:
             core, driver = self._engine.core, self._engine.driver
+            shards = range(len(core.mass.weights))
             summary |= {
                 "bytes_sent": driver.bytes_sent,
                 "bytes_received": driver.bytes_received,
                 "rejected": {reason.value: count for reason, count in core.rejections.by_reason.items() if count},
-                "weight": self.weight,
+                "weight": self._final_weight,
+                "weight_left": self.weight + mean(core.inbox.weight(shard) for shard in shards),
+                "weight_unanswered": mean(core.outbox.weight(shard) for shard in shards),
                 "incarnation": core.me.incarnation,
             }
         return summary

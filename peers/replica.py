@@ -52,8 +52,10 @@ class Replica:
         self.arrays: Sequence[Values] = [_as_array(host) for host in self._hosts]
         self.layout = Layout(tuple(Part.cut(array.size, shard_bytes, array.dtype) for array in self.arrays))
         self._shards = list(self._cut(self._flats))
-        #: What two models must have in common to be mixed: names, shapes and kinds of all tensors.
-        self.fingerprint = _fingerprint(mixed, list(self._rest.items()))
+        #: What two models must have in common to be mixed: names, shapes and kinds of all tensors; and a hash of it.
+        self.lines = [(name, _described(tensor)) for name, tensor in mixed]
+        self.lines += [(name, f"{_described(tensor)} not mixed") for name, tensor in self._rest.items()]
+        self.fingerprint = xxhash.xxh3_64(repr(self.lines).encode()).hexdigest()
 
     def encode_rest(self) -> bytes:
         """Return what is not mixed, as bytes for a newcomer."""
@@ -199,10 +201,5 @@ def _as_array(host: torch.Tensor) -> Values:
     return array
 
 
-def _fingerprint(mixed: list[tuple[str, torch.Tensor]], rest: list[tuple[str, torch.Tensor]]) -> str:
-    lines = [
-        f"{kind} {name} {tuple(tensor.shape)} {tensor.dtype}"
-        for kind, tensors in (("mixed", mixed), ("rest", rest))
-        for name, tensor in tensors
-    ]
-    return xxhash.xxh3_64("\n".join(lines).encode()).hexdigest()
+def _described(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

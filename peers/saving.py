@@ -109,6 +109,20 @@ class Saving:
         snapshot.extra["random"] = capture_random_states(self._device)
         self._checkpoints.save(step, snapshot)
 
+    def save_last(self, step: int, core: Core, loops: Sequence[Batches]) -> None:
+        """Take a checkpoint of the step with which the peer ends early, if it takes any: due or not."""
+        if self._every and self._checkpoints is not None:
+            self._checkpoints.wait()  # two at once would mean that this one is skipped
+            self._due = step
+            self.save_if_due(core, loops)
+
+    def newest(self) -> int | None:
+        """Return the step of the newest checkpoint on the disk, if there is one."""
+        try:
+            return max(self._checkpoints.steps(), default=None) if self._checkpoints is not None else None
+        except OSError:  # the directory is gone, or never came to be; that was reported when it was needed
+            return None
+
     def close(self) -> None:
         """Wait until what is being written is on the disk."""
         if self._checkpoints is not None:

@@ -56,6 +56,14 @@ class Setup:
     #: host:port of every peer, by rank, where they are known beforehand.
     hosts: tuple[str, ...] = ()
     keys: KeyPair | None = None
+    #: host:port of members of a swarm that runs already, and which this peer is to join.
+    contacts: tuple[str, ...] = ()
+    #: Their public keys, in the same order, and the key pair by which they let newcomers in.
+    contact_keys: tuple[str, ...] = ()
+    invitation: KeyPair | None = None
+    #: The public keys by which newcomers are let in, and by which anybody may look.
+    join_key: str = ""
+    watch_key: str = ""
     #: The public keys of all peers, by rank, where they are known beforehand.
     public_keys: tuple[str, ...] = ()
     #: Talk to other machines without encryption.
@@ -68,16 +76,24 @@ class Setup:
     killed: int = 0
     #: Seconds to wait for the others at the start.
     start_timeout: float = 60.0
+    #: Seconds from a SIGINT that asks this peer to stop until it is killed; 0: SIGINT is the user's business.
+    stop_within: float = 0.0
     #: Further environment, such as that of torchrun.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        if self.contacts and not self.incarnation:
+            raise SettingsError("a newcomer's incarnation is 1 or more")
+        if self.contact_keys and len(self.contact_keys) != len(self.contacts):
+            raise SettingsError(f"{len(self.contacts)} contacts have as many keys, not {len(self.contact_keys)}")
         if not 0 <= self.rank < self.world_size and self.incarnation == 0:
             raise SettingsError(f"ranks are 0 to {self.world_size - 1}, and this one is {self.rank}")
         if self.hosts and len(self.hosts) != self.world_size:
             raise SettingsError(f"{self.world_size} peers have as many hosts, not {len(self.hosts)}")
         if not self.start_timeout > 0:
             raise SettingsError(f"start_timeout is above 0 seconds, not {self.start_timeout}")
+        if not self.stop_within >= 0:
+            raise SettingsError(f"stop_within is 0 seconds or more, not {self.stop_within}")
         if self.checkpoint_every < 0 or self.checkpoint_keep < 1:
             raise SettingsError("checkpoints come every 0 (never) or more steps, and at least one is kept")
         if (self.checkpoint_every or self.resume) and not self.run_dir:
@@ -92,7 +108,7 @@ class Setup:
             if name not in known:
                 raise SettingsError(f"join has no argument {name!r}; there are: {', '.join(sorted(known))}")
         given = {name: value for name, value in arguments.items() if value is not None}
-        for name in ("hosts", "public_keys", "stragglers", "faults"):
+        for name in ("hosts", "public_keys", "contacts", "contact_keys", "stragglers", "faults"):
             if isinstance(given.get(name), str):
                 given[name] = (given[name],)
             elif name in given:

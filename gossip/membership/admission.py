@@ -53,17 +53,19 @@ class Admission:
         self._checks: dict[int, Record] = {}
         self._contacts: Sequence[Record] = ()
         self._asked = 0
+        #: Whether we are not a member yet.
+        self.asking = False
 
     # The newcomer's side
-
-    @property
-    def asking(self) -> bool:
-        """Whether we are not a member yet."""
-        return bool(self._contacts)
 
     def join(self, contacts: Sequence[Record], now: float) -> None:
         """Ask the contacts, one after the other, until one answers."""
         self._contacts = contacts
+        self.ask_again(now)
+
+    def ask_again(self, now: float) -> None:
+        """Go on with the next contact: the one that let us in is gone before we heard of anybody else."""
+        self.asking = True
         self.ask(now)
 
     def ask(self, now: float) -> None:
@@ -71,13 +73,13 @@ class Admission:
         contact = self._contacts[self._asked % len(self._contacts)]
         self._asked += 1
         me = self._opinions.me
-        self._post.say(contact.rank, Ask(me.endpoint, me.key), endpoint=contact.endpoint)
+        self._post.say(contact.rank, Ask(me.endpoint, me.key), to=contact)
         # As long as a member takes to look into it, and a round trip.
         self._timers.set("ask", now + self._settings.interval + 2 * self._settings.timeout_ceiling)
 
     def settled(self) -> None:
         """Ask no more: we are in, or will never be."""
-        self._contacts = ()
+        self.asking = False
         self._timers.drop("ask")
 
     # The member's side
@@ -101,7 +103,7 @@ class Admission:
             sequence = self._next_sequence()
             self._checks[sequence] = newcomer
             self._timers.set("check", now + self._settings.interval, sequence)
-            self._post.say(newcomer.rank, Ping(sequence), endpoint=known.endpoint)
+            self._post.say(newcomer.rank, Ping(sequence), to=known)
 
     def acknowledged(self, sequence: int) -> None:
         """Take in that the one whose rank a newcomer asks for is alive."""
@@ -119,11 +121,11 @@ class Admission:
     def _decide(self, newcomer: Record, now: float) -> None:
         known = self._opinions.table.get(newcomer.rank)
         if known is not None and known.incarnation >= newcomer.incarnation:
-            self._post.say(newcomer.rank, Behind(known.incarnation), endpoint=newcomer.endpoint)
+            self._post.say(newcomer.rank, Behind(known.incarnation), to=newcomer)
             return
         self._opinions.learn(Update(newcomer), now)
         me = self._opinions.me
-        self._post.say(newcomer.rank, Welcome(newcomer.incarnation), tell=me.rank, endpoint=newcomer.endpoint)
+        self._post.say(newcomer.rank, Welcome(newcomer.incarnation), tell=me.rank, to=newcomer)
 
     def _refuse(self, newcomer: Record, holder: Record) -> None:
         if newcomer.same_process(holder):
@@ -132,4 +134,4 @@ class Admission:
             f"rank {newcomer.rank} is taken: {holder.endpoint} has it in life {holder.incarnation} and answers; "
             f"{newcomer.endpoint} needs another rank, or the other has to end first"
         )
-        self._post.say(newcomer.rank, Taken(reason[:400]), endpoint=newcomer.endpoint)
+        self._post.say(newcomer.rank, Taken(reason[:400]), to=newcomer)

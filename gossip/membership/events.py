@@ -86,8 +86,10 @@ class Send:
 
     rank: int
     body: bytes
-    #: Where to, if that is not where the rank is known to be: an answer to a newcomer, whose rank may be another's.
+    #: Where to, and with whose key, if that is not where the rank is known to be: an answer to a newcomer, whose rank
+    #: may be another's.
     endpoint: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,11 @@ class Membership:
         return self._opinions.me
 
     @property
+    def next_life(self) -> int:
+        """The first life of this rank that nobody holds for over."""
+        return max(self.me.incarnation, self._over) + 1
+
+    @property
     def health(self) -> int:
         """How unwell this peer finds itself: 0 is well."""
         return self._probes.health.score
@@ -114,6 +119,10 @@ class Membership:
         """Return all whose lives are not over, this peer included, by rank."""
         living = [self._opinions.seen(record) for record in self._opinions.table if not record.final]
         return sorted(living, key=lambda record: record.rank)
+
+    def records(self) -> list[Record]:
+        """Return all that is believed, of the dead and the gone as well, by rank."""
+        return sorted((self._opinions.seen(record) for record in self._opinions.table), key=lambda record: record.rank)
 
     def record(self, rank: int) -> Record | None:
         """Return what is believed of a rank, dead or alive; None: nothing."""
@@ -237,6 +246,8 @@ class Membership:
         """Compare tables with somebody."""
         every = self._settings.sync_for(self._opinions.table.living) if self._compared else self._settings.interval
         self._timers.set("sync", now + every)
+        if not self._compared and self._opinions.table.living == 1 and not self._admission.asking:
+            self._admission.ask_again(now)  # who let us in is gone, and maybe nobody else knows of us
         for rank in self._opinions.table.some(1):
             self._say_digest(rank, answer=False)
 
@@ -278,7 +289,9 @@ class Membership:
             return
         self._heard(origin, envelope.incarnation, envelope.refutations, now)
         if self._admission.asking:
-            return  # not a member yet: whoever pings this rank means another
+            if self._compared or not isinstance(said, bodies.Holdings):
+                return  # not a member yet: whoever pings this rank means another
+            self._admission.settled()  # we ask again, and one that had let us in answers after all
         match said:
             case bodies.Ping(sequence):
                 self._post.say(origin, bodies.Ack(sequence))
@@ -294,12 +307,11 @@ class Membership:
             case bodies.Holdings():
                 if changed:  # there may be more, there or elsewhere: these spread as rumours do, only in bulk
                     self._timers.sooner("sync", now + self._settings.interval)
-                if not envelope.updates:
-                    self._have_compared()
+                self._have_compared()
 
     def _compare(self, origin: int, sums: bytes, answer: bool, now: float) -> None:
         differing = self._opinions.table.differing(sums)
-        if answer:
+        if answer and sums == self._opinions.table.digest():  # that we have nothing to give is not enough
             self._have_compared()
         if differing or not answer:
             self._post.hand_over(origin, differing)

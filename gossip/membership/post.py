@@ -23,7 +23,7 @@ class Post:
         self._settings = settings
         self._effects = effects
 
-    def say(self, rank: int, said: Said, *, tell: int | None = None, endpoint: str = "") -> None:
+    def say(self, rank: int, said: Said, *, tell: int | None = None, to: Record | None = None) -> None:
         """Send this to a rank, with news as far as they fit.
 
         Whom we do not simply hold for alive is told first of all what we hold it for, so that it can refute, or take
@@ -33,7 +33,7 @@ class Post:
             rank: the addressee.
             said: what to say.
             tell: a rank whose record goes with it in any case.
-            endpoint: where to, if not where the rank is known to be.
+            to: where the addressee is, if not where the rank is known to be.
         """
         table, updates, settings = self._opinions.table, self._opinions.updates, self._settings
         record = table.get(rank if tell is None else tell)
@@ -43,7 +43,8 @@ class Post:
         budget = settings.piggyback_bytes - sum(map(len, first))
         leave_out = record.rank if first and record is not None else -1
         news = updates.take(budget, settings.repeats_for(table.living), leave_out) if len(updates) else []
-        self._effects.append(Send(rank, encode(self._opinions.me, said, first + news), endpoint))
+        endpoint, key = ("", "") if to is None else (to.endpoint, to.key)
+        self._effects.append(Send(rank, encode(self._opinions.me, said, first + news), endpoint, key))
 
     def hand_over(self, rank: int, records: list[Record]) -> None:
         """Send records, in as many bodies as they need; an empty one if there are none."""

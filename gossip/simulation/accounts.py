@@ -73,6 +73,7 @@ class Accounts:
         self._orphans: dict[Key, Parcel] = {}  #: unanswered when their sender's life ended
         self._returned: set[Key] = set()  #: taken back by their sender while not booked by anybody
         self._ever: dict[tuple[Address, Address], _Sequences] = {}  #: all that was ever booked, by both ends
+        self._newcomers: dict[Address, Amount] = {}  #: what those hold who have no state yet
         #: The weight that was written off, less what came back of it.
         self.written_off = 0.0
         #: The weight that was made for joiners, and for those who came back.
@@ -93,6 +94,15 @@ class Accounts:
         self._refresh(core)
         self._off -= self._totals[core.me.rank]
         self._scale += abs(self._totals[core.me.rank])
+
+    def adopts(self, core: Core) -> None:
+        """Book that a newcomer's values are replaced by those of donors: copies, minted like its weight.
+
+        To be called before `after`, from the start of its life until it has everything. Meanwhile it merges nothing.
+        """
+        held = self._held(core)
+        self._off -= held - self._newcomers.get(core.me, held)
+        self._newcomers = {core.me: held} | {me: old for me, old in self._newcomers.items() if me.rank != core.me.rank}
 
     def end(self, core: Core) -> None:
         """Close the account of a peer that was killed."""
@@ -131,11 +141,15 @@ class Accounts:
         """The weight that two peers hold at once, because one falsely declared the other dead."""
         return float(sum(parcel.weight for parcel in self._contested.values()))
 
-    def _refresh(self, core: Core) -> None:
-        total: Amount = np.empty(1 + self._layout.size)
-        total[0] = sum(core.mass.weights)
+    def _held(self, core: Core) -> Amount:
+        held: Amount = np.empty(1 + self._layout.size)
+        held[0] = sum(core.mass.weights)
         for (start, stop), weight in zip(self._layout.bounds, core.mass.weights, strict=True):
-            np.multiply(core.mass.values[start:stop], weight, out=total[1 + start : 1 + stop])
+            np.multiply(core.mass.values[start:stop], weight, out=held[1 + start : 1 + stop])
+        return held
+
+    def _refresh(self, core: Core) -> None:
+        total = self._held(core)
         flying = [entry.parcel for entry in core.outbox]
         for pile in core.inbox:
             self._add(total, pile, 1)

@@ -1,7 +1,7 @@
-"""What befalls a simulated swarm: kills, pauses, joins, restarts, cuts.
+"""What befalls a simulated swarm: kills, pauses, joins, leaves, restarts, cuts.
 
-Nobody is told at once. What a failure detector would find out is told `detect` seconds after the fact, to those
-who live then, and only if it is still so.
+Nobody is told at once. Either the peers watch each other, and nobody is told at all; or what a failure detector would
+find out is told `detect` seconds after the fact, to those who live then, and only if it is still so.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ class Incidents:
                 swarm.at(pause.at.value, partial(self._pause, pause))
         for incident in (*scenario.joins, *scenario.restarts):
             swarm.at(self._seconds(incident.at), partial(self._join, incident))
+        for leave in scenario.leaves:
+            if not leave.at.in_steps:
+                swarm.at(leave.at.value, partial(self._leave, leave.rank))
         for cut in scenario.cuts:
             swarm.at(self._seconds(cut.at), partial(self._cut, cut))
 
@@ -53,6 +56,10 @@ class Incidents:
         for pause in self._swarm.scenario.pauses:
             if self._is_due(pause, rank, process.core.step + 1):
                 self._pause(pause)
+                return False
+        for leave in self._swarm.scenario.leaves:
+            if self._is_due(leave, rank, process.core.step + 1):
+                self._leave(rank)
                 return False
         return True
 
@@ -67,6 +74,9 @@ class Incidents:
         return moment.seconds(self._swarm.scenario.step_seconds)
 
     def _tell(self, news: News) -> None:
+        if self._swarm.scenario.watch is not None:
+            return
+
         def tell() -> None:
             for rank, event in news():
                 hear(rank, event)
@@ -96,6 +106,23 @@ class Incidents:
         dead = process.core.me
         self._tell(lambda: [(other, events.PeerDied(dead)) for other in self._swarm.processes if other != rank])
 
+    def _leave(self, rank: int) -> None:
+        process = self._swarm.processes.get(rank)
+        if process is None or not process.alive or process.leaves:
+            return
+        process.leaves = True
+        self._note(f"leave {rank}")
+        self._swarm.feed(rank, events.Leave())
+
+    def left(self, rank: int) -> None:
+        """End a process that has handed everything over."""
+        process = self._swarm.processes[rank]
+        process.alive = False
+        self._note(f"left {rank}")
+        self._swarm.accounts.end(process.core)
+        gone = process.core.me
+        self._tell(lambda: [(other, events.PeerDied(gone)) for other in self._swarm.processes if other != rank])
+
     def _pause(self, pause: Pause) -> None:
         process = self._swarm.processes.get(pause.rank)
         if process is None or not process.alive:
@@ -123,8 +150,13 @@ class Incidents:
         ]
         if (before is not None and before.alive) or not donors:
             return
-        donor = self._swarm.processes[donors[draw(self._swarm.scenario.seed, 7, incident.rank) % len(donors)]].core
+        chosen = draw(self._swarm.scenario.seed, 7, incident.rank) % len(donors)
+        donor = self._swarm.processes[donors[chosen]].core
         incarnation = 0 if before is None else before.core.me.incarnation + 1
+        if self._swarm.scenario.watch is not None:
+            self._note(f"{'join' if before is None else 'restart'} {incident.rank}")
+            self._swarm.enter(incident.rank, incarnation, [*donors[chosen:], *donors[:chosen]])
+            return
         core = self._swarm.start(incident.rank, incarnation, donor.mass.values.copy(), donor.view.roster, donor)
         self._swarm.accounts.mint(core)
         self._note(f"{'join' if before is None else 'restart'} {incident.rank}")

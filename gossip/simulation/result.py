@@ -42,6 +42,8 @@ class Result:
     steps_per_peer: dict[str, float]
     events: int
     wall_seconds: float
+    #: Whether in the end all that live held each other, and nobody else, for members.
+    agreed: bool
     #: A digest of all that happened: two runs are the same exactly if this is.
     trace: str
     #: (virtual seconds, disagreement), once per nominal step.

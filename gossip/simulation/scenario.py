@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gossip.errors import SettingsError
 from gossip.faults import Cut, Incident, Pause, Straggler
+from gossip.membership import MembershipSettings
 from gossip.network import Weather
 from gossip.settings import Settings
 
@@ -36,12 +37,15 @@ class Scenario:
     delay: tuple[float, float] = (0.001, 0.002)
     #: Bytes per second of each directed link; None: no limit.
     bandwidth: float | None = None
-    #: Seconds after which everybody knows of a death, a join or a heal.
+    #: Seconds after which everybody knows of a death, a join or a heal, where nobody watches.
     detect: float = 0.5
+    #: With this the peers find out themselves who is there, and newcomers ask them to be let in and for the state.
+    watch: MembershipSettings | None = None
     stragglers: tuple[Straggler, ...] = ()
     kills: tuple[Incident, ...] = ()
     restarts: tuple[Incident, ...] = ()
     joins: tuple[Incident, ...] = ()
+    leaves: tuple[Incident, ...] = ()
     pauses: tuple[Pause, ...] = ()
     cuts: tuple[Cut, ...] = ()
     settings: Settings = field(default_factory=Settings)
@@ -60,6 +64,7 @@ class Scenario:
                 raise SettingsError(f"rank {join.rank} cannot join: it is, or will be, there already")
             known.add(join.rank)
         named = [("kill", i.rank) for i in self.kills] + [("pause", i.rank) for i in self.pauses]
+        named += [("leave", i.rank) for i in self.leaves]
         named += [("straggler", r) for s in self.stragglers for r in s.ranks or ()]
         named += [("cut", r) for c in self.cuts for r in c.left | c.right]
         for what, rank in named:
@@ -88,6 +93,7 @@ class Scenario:
         named: list[tuple[str, Incident | Pause | Cut]] = [("kill", one) for one in self.kills]
         named += [("restart", one) for one in self.restarts] + [("join", one) for one in self.joins]
         named += [("pause", one) for one in self.pauses] + [("cut", one) for one in self.cuts]
+        named += [("leave", one) for one in self.leaves]
         for what, one in named:
             if one.at.in_steps and one.at.value > self.steps:
                 raise SettingsError(f"{what}: step {one.at.value:g} never comes; the run has {self.steps} steps")

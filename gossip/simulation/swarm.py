@@ -1,7 +1,8 @@
 """Runs a scenario: many cores, one heap of things to come, virtual time.
 
-Peers only ever see events: frames that went through the codec and the network, and what `Incidents` tells them in
-the place of a failure detector. After every event the books of the whole swarm are checked.
+Peers only ever see events: frames that went through the codec and the network, and, where they do not watch each
+other, what `Incidents` tells them in the place of a failure detector. After every event the books of the whole swarm
+are checked.
 
 A peer stops after its steps. The run ends when all have, or a quarter later than the median peer, so that one
 straggler does not make a run ten times as long; then the messages in flight are let arrive.
@@ -25,6 +26,7 @@ from gossip.errors import InvariantError
 from gossip.events import Effect, Event
 from gossip.faults import Moment
 from gossip.mass import Layout, Mass, Values
+from gossip.membership import Membership, Record
 from gossip.messages import Address
 from gossip.network import Network
 from gossip.policies import parse as parse_algorithm
@@ -56,6 +58,9 @@ class Process:
     core: Core
     alive: bool = True
     finished: bool = False
+    #: Whether it has no state yet: it does not train, and its values are replaced.
+    adopts: bool = False
+    leaves: bool = False
     paused_until: float = 0.0
     #: When the core's next tick is on the heap.
     tick_at: float = _NEVER
@@ -119,6 +124,9 @@ class Swarm:
             bits = draw_array((self.scenario.seed, 5, rank), np.arange(self.scenario.size))
             values = (bits >> np.uint64(11)).astype(np.float64) / (1 << 52) - 1.0
             self.accounts.begin(self.start(rank, 0, values, roster, None))
+            if self.scenario.watch is not None:
+                for event in (events.Watch(), events.Donate(b"")):
+                    self.at(0.0, partial(self.feed, rank, event))
         stack = np.stack([process.core.mass.values for process in self.processes.values()])
         self._mean = stack.mean(axis=0)
         self._spread = float(np.sqrt(((stack - self._mean) ** 2).mean())) or 1.0
@@ -140,11 +148,44 @@ class Swarm:
             self.scenario.settings,
             turns=None if donor is None else donor.turns,
             now=self.now,
+            membership=self._membership(rank, incarnation, roster),
         )
         core.step = 0 if donor is None else donor.step
         self.processes[rank] = Process(core)
         self._train(rank)
         return core
+
+    def enter(self, rank: int, incarnation: int, contacts: Sequence[int]) -> None:
+        """Start a newcomer that knows nobody but where some members are."""
+        core = Core(
+            Address(rank, incarnation),
+            Mass(self._layout, np.zeros(self.scenario.size)),
+            Roster({rank: incarnation}, self._plan),
+            self._policy,
+            self.scenario.settings,
+            now=self.now,
+            membership=self._membership(rank, incarnation, Roster({rank: incarnation}, self._plan)),
+        )
+        self.processes[rank] = Process(core, adopts=True)
+        self.accounts.mint(core)
+        self.feed(rank, events.Rest(merge=False))
+        self.feed(rank, events.Join([_record(other, 0) for other in contacts]))
+
+    def _membership(self, rank: int, incarnation: int, roster: Roster) -> Membership | None:
+        if self.scenario.watch is None:
+            return None
+        known = {other: _record(other, life) for other, life in roster.members.items()}
+        return Membership(_record(rank, incarnation), self.scenario.watch, self.scenario.seed, self.now, known)
+
+    def _advance_newcomer(self, rank: int, process: Process, effect: Effect) -> None:
+        """Let in, it asks for the state; given that, it trains."""
+        if isinstance(effect, events.Welcomed):
+            self.feed(rank, events.Adopt([other for other in process.core.view.members if other != rank]))
+        elif isinstance(effect, events.Adopted):
+            process.adopts = False
+            process.core.step = max(one.step for one in self._living())
+            self.feed(rank, events.Donate(effect.annex))
+            self.feed(rank, events.Resume())
 
     def feed(self, rank: int, event: Event) -> None:
         """Let a peer handle an event, check the books, carry out the effects."""
@@ -154,6 +195,8 @@ class Swarm:
             effects = core.handle(event, self.now)
             self._events += 1
             self._record(rank, event, effects)
+            if process.adopts:
+                self.accounts.adopts(core)
             self.accounts.after(core, effects)
             self._audit(core)
         except InvariantError as error:
@@ -168,6 +211,12 @@ class Swarm:
                 self._train(rank)
             elif isinstance(effect, events.Reincarnated):
                 self._incidents.announce(effect.address)
+            elif isinstance(effect, events.Left):
+                self._incidents.left(rank)
+            elif isinstance(effect, events.Expelled):
+                raise InvariantError(f"peer {rank} is expelled: {effect.reason}", core.history())
+            elif process.adopts:
+                self._advance_newcomer(rank, process, effect)
         self._arm(rank, process)
 
     # The loop
@@ -246,6 +295,8 @@ class Swarm:
 
     def _train(self, rank: int) -> None:
         process = self.processes[rank]
+        if process.leaves:
+            return
         if process.core.step >= self.scenario.steps or self.now >= self._ends_at:
             process.finished = True
             return
@@ -254,10 +305,10 @@ class Swarm:
     def _trained(self, rank: int, process: Process) -> None:
         if self.now > self._ends_at:
             process.finished = True
-        elif self.runs(rank, process, partial(self._trained, rank, process)):
+        elif not process.leaves and self.runs(rank, process, partial(self._trained, rank, process)):
             if self._incidents.before_step(rank, process):
                 self.feed(rank, events.StepFinished())
-            elif process.alive:  # paused just now
+            elif process.alive and not process.leaves:  # paused just now
                 self.at(process.paused_until, partial(self._trained, rank, process))
 
     def step_time(self, rank: int, step: int) -> float:
@@ -279,6 +330,11 @@ class Swarm:
         return (start is None or passed(start)) and (stop is None or not passed(stop))
 
     # Results
+
+    def agreed(self) -> bool:
+        """Whether all that live hold each other, in their present lives, for members, and nobody else."""
+        truth = {core.me.rank: core.me.incarnation for core in self._living()}
+        return all(core.view.members == truth for core in self._living())
 
     def _living(self) -> list[Core]:
         return [process.core for process in self.processes.values() if process.alive]
@@ -330,7 +386,12 @@ class Swarm:
             steps_per_peer={"min": min(steps), "median": float(np.median(steps)), "max": max(steps)},
             events=self._events,
             wall_seconds=wall,
+            agreed=self.agreed(),
             trace=self._trace.hexdigest(),
             curve=self._curve,
             incidents=self._incidents.log,
         )
+
+
+def _record(rank: int, incarnation: int) -> Record:
+    return Record(rank, incarnation, endpoint=f"peer-{rank}:5555")

@@ -205,7 +205,6 @@ def test_nobody_proceeds_before_every_shard_has_taken_its_turn() -> None:
     "news",
     [
         events.PeerDied(Address(1, 0)),
-        events.PeerLeft(Address(1, 0)),
         events.PeerAlive(Address(1, 1)),
         Refusal(Address(1, 0), Address(0, 0), 0),
         Hello(Address(1, 1), Address(0, 0)),

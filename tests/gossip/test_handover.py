@@ -122,9 +122,9 @@ def test_asks_are_spread_over_the_donors_and_one_that_never_answers_is_replaced(
     assert has_state(hand, 2)
 
 
-def test_a_donor_that_left_is_replaced_as_well() -> None:
+def test_a_donor_that_is_gone_is_replaced_as_well() -> None:
     hand = start(STATE, STATE, BLANK, donors=2)
-    hand.feed(2, events.PeerLeft(Address(0, 0)))
+    hand.feed(2, events.PeerDied(Address(0, 0)))
     hand.feed(2, events.Adopt([0, 1]))
     assert {rank for rank, _ in wants(hand)} == {1}
     found = adopted(hand.settle())

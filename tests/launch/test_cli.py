@@ -43,7 +43,18 @@ def test_no_command_prints_the_help_to_stderr_and_fails(capsys: Capture) -> None
     ("argv", "said"),
     [
         (["nonsense"], "nonsense"),
-        (["topologies", "--nonsense"], "--nonsense"),
+        (["topologies", "--nonsense"], "unknown option --nonsense; see gossip topologies --help"),
+        (
+            ["launch", "--topolgy", "ring", "train.py"],
+            "unknown option --topolgy; did you mean --topology? See gossip launch",
+        ),
+        (
+            ["launch", "-n", "2", "--topolgy=ring", "t.py", "--x"],
+            "unknown option --topolgy; did you mean --topology? See",
+        ),
+        (["simulate", "--peer", "3"], "unknown option --peer; did you mean --peers? See gossip simulate --help"),
+        (["simulate", "3"], "unexpected 3; see gossip simulate --help"),
+        (["--versoin"], "unknown option --versoin; did you mean --version? See gossip --help"),
         (["topologies", "-n", "abc"], "a whole number, not 'abc'; see gossip topologies --help"),
         (["topologies", "-n", "0"], "at least 1, not '0'"),
         (["topologies", "-n", "-3"], "at least 1, not '-3'"),

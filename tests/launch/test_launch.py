@@ -109,6 +109,7 @@ def test_a_peer_that_cannot_start_ends_the_launch_instead_of_hanging_it(start: L
     assert code == 3
     assert "[1] something is missing here" in out
     assert "rank 1 ended before the swarm could start" in out
+    assert "KeyboardInterrupt" not in out, "those who wait for its card have nothing to end"
 
 
 def test_a_dead_peer_is_started_again_as_a_newcomer(start: Launch, tmp_path: Path) -> None:
@@ -132,8 +133,11 @@ def test_ctrl_c_stops_all_cleanly(start: Launch, tmp_path: Path) -> None:
     process = start("-n", "2", action="wait")
     wait_for(tmp_path / "waiting-0", tmp_path / "waiting-1")
     process.send_signal(signal.SIGINT)
-    code, _ = finished(process)
+    code, out = finished(process)
     assert code == 130
+    assert "stopping, in 10 s at the latest; Ctrl-C again: at once" in out
+    assert "gossip: stopped; see " in out
+    assert "gossip: rank 0 " not in out, "who ends as asked is not worth a line"
     assert (tmp_path / "interrupted-0").exists()
     assert (tmp_path / "interrupted-1").exists()
 
@@ -163,6 +167,16 @@ def test_a_second_ctrl_c_does_not_ask(start: Launch, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert finished(process)[0] == 130
     assert not (tmp_path / "done-0").exists()
+
+
+def test_who_does_not_stop_in_time_is_killed(start: Launch, tmp_path: Path) -> None:
+    process = start("-n", "2", "--stop-timeout", "200ms", action="ignore")
+    wait_for(tmp_path / "deaf-0", tmp_path / "deaf-1")
+    assert told(tmp_path, 0)["stop_within"] == 0.2, "a peer knows how much time it has"
+    process.send_signal(signal.SIGINT)
+    code, out = finished(process)
+    assert code == 130
+    assert "rank 0 was ended by SIGKILL" in out
 
 
 def test_the_launcher_is_no_coordinator(start: Launch, tmp_path: Path) -> None:
@@ -207,6 +221,26 @@ def test_a_mistake_is_told_before_anything_starts(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert message in failure(capsys, "launch", *arguments, DUMMY)
+
+
+def test_two_runs_do_not_share_a_directory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "rank-0").mkdir(parents=True)
+    launch = ["launch", "-n", "2", "--run-dir", str(run), "--restart", "1", "--dry-run"]
+    assert f"there is a run in {run} already: go on with it by --resume" in failure(capsys, *launch, DUMMY)
+    assert "resume: True" in said(capsys, *launch, "--resume", DUMMY)
+    (run / "rank-0").rmdir()
+    (run / "notes.txt").touch()
+    assert str(run) in said(capsys, *launch, DUMMY), "what is not of a run is in nobody's way"
+
+
+def test_two_launches_of_the_same_second_have_two_directories(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda _: "runs/now")
+    (tmp_path / "runs" / "now" / "rank-0").mkdir(parents=True)
+    assert f"run directory: {tmp_path}/runs/now-2\n" in said(capsys, "launch", "--dry-run", DUMMY)
 
 
 def test_a_missing_script_is_told(capsys: pytest.CaptureFixture[str]) -> None:

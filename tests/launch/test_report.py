@@ -181,6 +181,19 @@ def test_a_restarted_rank_is_two_lives_in_one_row(capsys: Capture, tmp_path: Pat
     assert report(capsys, tmp_path).rank(0)["how it ended"] == "killed, as injected"
 
 
+def test_steps_that_were_done_again_after_a_resume_count_once(capsys: Capture, tmp_path: Path) -> None:
+    home = make(tmp_path)
+    resume = {"time": _BEGIN + 20, "event": "resume", "step": 6, "text": "from the checkpoint of step 6"}
+    write(home / "metrics.jsonl", *steps(10), *steps(4, first=7, begin=_BEGIN + 20))
+    write(home / "events.jsonl", start(), start(_BEGIN + 20), resume)
+    write(home / "summary.json", summary(bytes_sent=4000, bytes_received=2000))
+    page = report(capsys, tmp_path)
+    row = page.rank(0)
+    assert (row["lives"], row["steps"], row["samples"], row["sent"]) == ("2", "10", "320", "10 kB")
+    assert "4 steps of rank 0 were done again after a resume, and count once." in page.text
+    assert "from the checkpoint of step 6" in page.text
+
+
 def test_a_loss_that_is_not_finite_is_shown_as_such(capsys: Capture, tmp_path: Path) -> None:
     told = steps(10)
     for line in told[6:]:

@@ -96,3 +96,35 @@ def test_without_times_steps_follow_each_other() -> None:
     assert series.add(told[:2])
     assert series.add(told[2:])
     assert series.time.tolist() == [0.5, 1.0, 1.5]
+
+
+def test_what_was_done_again_after_a_resume_counts_once() -> None:
+    """Killed at 107 and resumed from 100, killed at 112 and resumed from 100 again."""
+    resumes = [(10_000.0, 100.0), (20_000.0, 100.0)]
+    told = [*lines(107), *_later(lines(12, 101), 10_000), *_later(lines(50, 101), 20_000)]
+    for chunk in (1, 1000):
+        series = Series(1000, starts=[0.0, 9_999.0, 19_999.0], resumes=resumes)
+        for first in range(0, len(told), chunk):
+            assert series.add(told[first : first + chunk])
+        assert series.step.tolist() == list(range(1, 151)), "in order, none twice"
+        assert series.total("sent") == sum(range(1, 151))
+        assert series.superseded == 7 + 12
+        assert len(set(series.life)) == 2, "nothing is left of the one between"
+    few = Series(16, resumes=resumes)
+    assert few.add(told)
+    assert few.total("lines") == 150, "also where many lines are one row"
+
+
+def test_a_life_that_was_started_anew_counts_on() -> None:
+    series = Series(64)
+    for told in (lines(10), _later(lines(3), 1000), _later(lines(2), 2000)):
+        for one in told:
+            assert series.add([one])
+    assert series.step.tolist() == list(range(1, 16)), "what the former lives did is not lost"
+    assert series.add(_later(lines(4), 3000) + _later(lines(2), 4000))
+    assert series.step.tolist() == list(range(1, 22))
+    assert series.life[-1] == 4
+
+
+def _later(told: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
+    return [{**line, "time": line["time"] + seconds} for line in told]

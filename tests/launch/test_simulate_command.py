@@ -11,7 +11,7 @@ import pytest
 from commands import Capture, failure, said
 
 from gossip.faults import parse_cut, parse_incident, parse_pause
-from launch import cli
+from launch import cli, terminal
 
 #: The command of the issue.
 ISSUE = shlex.split(
@@ -27,6 +27,12 @@ KEYS = {
     "peers", "steps", "seed", "weight_total", "weight_written_off", "mass_error", "disagreement", "bias", "messages",
     "bytes", "virtual_seconds", "steps_per_peer", "events", "wall_seconds", "weight_min", "weight_max",
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing depend on how fast this machine is: progress is told of what takes long only."""
+    monkeypatch.setattr(terminal, "_FIRST_LINE", float("inf"))
 
 
 def figures(capsys: Capture, *argv: str) -> dict[str, Any]:
@@ -222,3 +228,25 @@ def test_when_all_are_dead_the_json_is_still_json(capsys: pytest.CaptureFixture[
         raise AssertionError(text)
 
     json.loads(capsys.readouterr().out, parse_constant=refuse)
+
+
+def test_progress_in_a_pipe_is_some_lines_on_stderr(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "_FIRST_LINE", 0.0)
+    assert cli.main([*SMALL, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["peers"] == 8, "nothing of it is in the way of the result"
+    assert err.startswith("simulating: 0% after 0 s\n")
+
+
+def test_progress_lines_are_few_and_only_of_what_takes_long(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "_FIRST_LINE", 3.0)
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    with terminal.measured("counting") as tell:
+        for second in range(1, 401):
+            now = 100.0 + second
+            tell(second / 400)
+    assert capsys.readouterr().err.splitlines() == [
+        f"counting: {second / 400:.0%} after {second} s, about {400 - second} s to go"
+        for second in (3, 6, 12, 24, 48, 96, 156, 216, 276, 336, 396)
+    ]

@@ -205,7 +205,7 @@ def test_a_lost_connection_is_told_and_the_peers_finish(server: NewServer, keys:
 def test_a_host_that_freezes_does_not_hold_up_the_end(server: NewServer, keys: Keys, launching: Launch) -> None:
     one = server()
     launching.gate(2)
-    launching.start(f"127.0.0.1:{one.port} slots=2\n", ssh=keys.ssh)
+    launching.start(f"127.0.0.1:{one.port} slots=2\n", "--stop-timeout", "1s", ssh=keys.ssh)
     launching.joined(2)
     one.freeze()
     os.killpg(launching.pid, signal.SIGINT)

@@ -188,6 +188,18 @@ def test_a_run_directory_that_cannot_be_is_told(tmp_path: Path) -> None:
     assert problem == f"cannot write to the run directory {tmp_path}/file/runs: choose another with --run-dir"
 
 
+def test_a_run_that_is_there_already_is_told_unless_it_goes_on(tmp_path: Path) -> None:
+    run_dir = tmp_path / "runs/one"
+    (run_dir / "rank-3").mkdir(parents=True)
+    asked = question(tmp_path, ["true"], run_dir)
+    for resume, problems in ((False, 1), (True, 0)):
+        out = Out()
+        Agent(out).obey({"check": {**asked["check"], "resume": resume}})
+        found = out.messages()[0]["hello"]["problems"]
+        assert len(found) == problems
+        assert all(f"has a run in {run_dir} already: go on with it by --resume" in one for one in found)
+
+
 def test_paths_below_the_directory_move_with_it_to_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -43,6 +43,7 @@ def train(
     samples: int = 96,
     epochs: int = 3,
     kill_at: int = 0,
+    interrupt_at: int = 0,
     announce: str = "",
     stop_file: str = "",
     consensus: bool = True,
@@ -62,6 +63,8 @@ def train(
         began, first = peer.step, digest(model.state_dict())
         for index, inputs, labels in peer.batches(TensorDataset(torch.arange(samples), x, y), 8, epochs):
             written(peer)
+            if interrupt_at and peer.step == interrupt_at - 1:
+                signal.raise_signal(signal.SIGINT)  # in the middle of a step
             loss = nn.functional.cross_entropy(model(inputs), labels)
             optimizer.zero_grad()
             loss.backward()

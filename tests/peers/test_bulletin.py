@@ -241,17 +241,19 @@ def test_hostile_news_cannot_make_ours_too_long() -> None:
 def test_news_beyond_the_limit_are_an_error_here() -> None:
     post = Post()
     with pytest.raises(SettingsError, match=f"{NEWS_LIMIT} is the limit"):
-        post.board.add("long", Agreement("x" * NEWS_LIMIT))
+        post.board.add("long", Agreement("x" * NEWS_LIMIT, 0))
 
 
 def test_an_agreement_notices_who_differs() -> None:
-    agreement = Agreement("model A")
-    assert not agreement.merge(b"model A")
+    agreement = Agreement("model A", 3)
+    assert not agreement.merge(Agreement("model A", 0).encode())
     assert agreement.conflict is None
-    assert not agreement.merge(b"model \xff")
-    assert agreement.conflict == "model \ufffd"
-    agreement.merge(b"model A")
-    assert agreement.conflict is not None, "once is enough"
+    with pytest.raises(ValueError, match="no rank"):
+        agreement.merge(b"model A")
+    assert not agreement.merge(b"2 model \xff")
+    assert agreement.conflict == 2
+    agreement.merge(Agreement("model A", 1).encode())
+    assert agreement.conflict == 2, "once is enough"
 
 
 def waiting(post: Post, predicate: Callable[[], bool]) -> tuple[threading.Thread, list[bool]]:

@@ -12,8 +12,9 @@ from swarms import nothing_left, reserved_ports, together
 
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
+from gossip.routes import route_to
 from gossip.transport import new_keys
-from peers.cards import Card, Channel, FixedTable, RendezvousError, StoreTable, route_to
+from peers.cards import Card, Channel, FixedTable, RendezvousError, StoreTable
 
 HERE = Endpoint("127.0.0.1", 5)
 

@@ -166,7 +166,7 @@ def test_the_launcher_tells_everything_and_hears_how_it_went() -> None:
     os.close(read)
     assert told[0] == {"card": card}
     statuses = [one["status"] for one in told if "status" in one]
-    assert statuses[0]["state"] == "training"
+    assert [one["state"] for one in statuses[:2]] == ["preparing", "training"]
     assert statuses[0]["rank"] == 0
     assert (statuses[-1]["step"], statuses[-1]["loss"], statuses[-1]["view"]) == (1, 0.25, 1)
     assert told[-1]["ended"].startswith("failed: ArithmeticError: \N{GRINNING FACE}")

@@ -222,7 +222,7 @@ def test_no_agreement_in_time_is_said_and_returned() -> None:
 
     reached, said = meeting.run([alone, elsewhere], presets.preset("loopback"))[0]
     assert reached > 1e-3
-    assert said[0] == "no agreement within 0.001 after 0.2 s of mixing"
+    assert "no agreement within 0.001 after 0.2 s of mixing" in said
 
 
 @pytest.mark.parametrize("algorithm", ["sgp", "osgp"])
@@ -387,7 +387,7 @@ def test_metrics_and_summary_say_what_happened(tmp_path: Path) -> None:
             assert 0 < line["loss"] <= 2
             assert line["seconds"] >= line["wait_seconds"] >= 0
             assert line["bytes_sent"] > 0
-            assert 1 / 3 <= line["weight"] <= 3
+            assert 0.3 <= line["weight"] <= 3
         assert summary["exit"] == "finished"
         assert summary["rank"] == rank
         assert summary["steps"] == len(lines)
@@ -400,6 +400,22 @@ def test_metrics_and_summary_say_what_happened(tmp_path: Path) -> None:
         assert agreed["disagreement"] <= 1e-3
         total += summary["samples"]
     assert total >= 24
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["finished", "failed"])
+def test_final_weights_add_up_with_what_was_under_way(tmp_path: Path, fails: bool) -> None:
+    def body(peer: Peer) -> None:
+        _, optimizer = attached(peer, np.ones(2))
+        samples(peer, 240, 1, Counter(), optimizer)
+        if fails:
+            raise ArithmeticError
+
+    n = 4
+    Meeting(n, run_dir=str(tmp_path), algorithm="osgp").run(body, presets.preset("loopback"))
+    summaries = [json.loads((tmp_path / f"rank-{rank}" / "summary.json").read_text()) for rank in range(n)]
+    held = sum(one["weight_left"] for one in summaries)
+    unanswered = sum(one["weight_unanswered"] for one in summaries)
+    assert held - 1e-6 <= n <= held + unanswered + 1e-6, "what is unanswered has arrived, or it has not"
 
 
 def test_a_value_is_logged_once_and_the_peers_own_names_are_taken(tmp_path: Path) -> None:

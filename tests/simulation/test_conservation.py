@@ -83,7 +83,7 @@ def take_back_and_forget(monkeypatch: pytest.MonkeyPatch) -> None:
 def keep_mass_when_reborn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Come back from a false death with all one held, which the others have taken back in part."""
 
-    def reincarnate(self: Core, incarnation: int) -> None:
+    def reincarnate(self: Core, incarnation: int, now: float) -> None:
         self.me = Address(self.me.rank, incarnation)
         self.view.admit(self.me)
 
@@ -104,8 +104,8 @@ def come_back_heavier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start a new life with more than a weight of 1."""
     honest = Core._reincarnate
 
-    def reincarnate(self: Core, incarnation: int) -> None:
-        honest(self, incarnation)
+    def reincarnate(self: Core, incarnation: int, now: float) -> None:
+        honest(self, incarnation, now)
         self.mass.weights = [2.0] * len(self.mass.weights)
 
     monkeypatch.setattr(Core, "_reincarnate", reincarnate)

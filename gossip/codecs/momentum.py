@@ -1,0 +1,71 @@
+"""Momentum correction: what sparse gradients need where the optimizer has momentum.
+
+Lin et al. 2018 (deep gradient compression, arXiv:1712.01887). A gradient that waits in a residual for many steps should
+meanwhile have built up momentum, as it would have in the optimizer. So momentum is applied by the sender, before
+anything is left out:
+
+    u <- momentum * u + g        v <- v + u        send the largest of v
+
+and where a value was sent, u and v start again: a stale velocity would carry on in the old direction. Whoever adds up
+what arrives then steps without momentum of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from gossip.blocks import Values
+from gossip.codecs.codec import WIDE, Codec, Payload
+from gossip.codecs.feedback import narrowed
+from gossip.errors import SettingsError
+
+__all__ = ["MomentumCorrection"]
+
+
+class MomentumCorrection:
+    """Velocity and residual of one shard's gradients.
+
+    Attributes:
+        velocity: u above.
+        residual: v above, without what was sent. Both belong into a checkpoint.
+    """
+
+    def __init__(self, codec: Codec, count: int, momentum: float = 0.9, dtype: npt.DTypeLike = np.float32) -> None:
+        """Begin at rest.
+
+        Args:
+            codec: what encodes; a sparse one, since a dense one sends every value and so would end all momentum.
+            count: the values of the shard.
+            momentum: what is left of the velocity after a step, from 0 to below 1.
+            dtype: the kind that the receiver decodes to.
+        """
+        if codec.quantises:
+            raise SettingsError(f"momentum correction is for sparse codecs, not {codec.name}")
+        if not 0 <= momentum < 1:
+            raise SettingsError(f"momentum is from 0 to below 1, not {momentum}")
+        self.codec = codec
+        self.momentum = momentum
+        self.dtype = np.dtype(dtype)
+        wide = max(self.dtype, WIDE, key=lambda kind: kind.itemsize)
+        self.velocity: Values = np.zeros(count, wide)
+        self.residual: Values = np.zeros(count, wide)
+
+    def encode(self, gradient: Values, *, keys: tuple[int, ...] = ()) -> Payload:
+        """Return the payload of this step.
+
+        Raises:
+            Unencodable: for NaN and infinity. Velocity and residual are as before.
+        """
+        if gradient.shape != self.residual.shape:
+            raise SettingsError(f"the residual is of {self.residual.size} values, not {gradient.shape}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            velocity = self.momentum * self.velocity
+            velocity += gradient
+            total = self.residual + velocity
+        payload = self.codec.encode(narrowed(total, self.dtype), keys=keys, latest=velocity)
+        sent = self.codec.decode(payload, total.size, self.dtype)
+        velocity[sent != 0] = 0
+        total -= sent
+        self.velocity, self.residual = velocity, total
+        return payload

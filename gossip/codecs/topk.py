@@ -1,0 +1,108 @@
+"""The largest values and where they stand.
+
+    payload    counts and places, as in `gossip.codecs.places`, of exactly k values
+               then those values, encoded by the codec ``values``
+
+k is the share of the count, rounded, at least 1. Equal values at the edge are taken from the front. What is not sent is
+the sender's to keep: Lin et al. 2018 ("Deep gradient compression", arXiv:1712.01887) and `gossip.codecs.feedback`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gossip.blocks import Values, is_finite
+from gossip.codecs.codec import WIDE, Codec, Given, Payload, Unencodable, need_length
+from gossip.codecs.half import BF16, FP16
+from gossip.codecs.integers import Int4, Int8
+from gossip.codecs.none import Plain
+from gossip.codecs.places import COUNT_BYTES, PLACE_BYTES, Places, pages, read_counts, read_places, write_places
+from gossip.codecs.walk import Rows, saturated
+from gossip.errors import Reason, Rejected, SettingsError
+from gossip.fault_grammar import parse_share
+
+__all__ = ["TopK"]
+
+#: One of so many values is in the sample, and the guess lets so many times k pass.
+_SAMPLED = 64
+_MARGIN = 1.25
+
+_VALUES: dict[str, type[Plain] | type[BF16] | type[FP16] | type[Int8] | type[Int4]] = {
+    codec.name: codec for codec in (Plain, BF16, FP16, Int8, Int4)
+}
+
+
+class TopK(Codec):
+    """The given share of the values, the largest ones, and their places."""
+
+    name = "topk"
+    quantises = False
+
+    def __init__(self, *, share: float | str = "1%", values: str = "none") -> None:
+        self.share = parse_share(share) if isinstance(share, str) else share
+        if not 0 < self.share <= 1:
+            raise SettingsError(f"topk: share is what is sent, above 0% and at most 100%, not {share}")
+        if values not in _VALUES:
+            raise SettingsError(f"topk: values is what they are sent as: {', '.join(_VALUES)}; not {values!r}")
+        self.values = values
+        self._inner = _VALUES[values]()
+
+    def kept(self, count: int) -> int:
+        """Return how many of so many values are sent."""
+        return min(count, max(1, round(self.share * count)))
+
+    def size(self, count: int, dtype: npt.DTypeLike = np.float32) -> int:
+        """Return the bytes of a payload of so many values."""
+        k = self.kept(count)
+        return COUNT_BYTES * pages(count) + PLACE_BYTES * k + self._inner.size(k, dtype)
+
+    def _encode(self, given: Given) -> Payload:
+        values = given.values
+        if values.size and not is_finite(values):
+            raise Unencodable("NaN or infinity among the values")
+        places = _largest(values, self.kept(values.size))
+        return np.concatenate([*write_places(places, values.size), self._inner.encode(values[places])])
+
+    def _decode(self, payload: Payload, count: int, dtype: np.dtype[Any]) -> Values:
+        need_length(payload, self.size(count, dtype))
+        k, head = self.kept(count), COUNT_BYTES * pages(count)
+        counts = read_counts(payload[:head], count)
+        if int(counts.sum()) != k:
+            raise Rejected(Reason.SHAPE, f"{int(counts.sum())} values instead of {k}")
+        middle = head + PLACE_BYTES * k
+        places = read_places(payload[head:middle], counts, count)
+        sent = self._inner.decode(payload[middle:], k, dtype)
+        out = np.zeros(count, dtype)
+        out[places] = sent
+        return out
+
+
+def _largest(values: Values, k: int) -> Places:
+    """Return the places of the k largest values, increasing."""
+    if not k:
+        return np.empty(0, np.int64)
+    sizes = np.empty(values.size, WIDE)
+    saturated(values, sizes)
+    np.abs(sizes, out=sizes)
+    edge = _kth_largest(sizes, k)
+    places = np.flatnonzero(sizes >= edge)
+    surplus = places.size - k
+    if surplus:
+        places = np.delete(places, np.flatnonzero(sizes[places] == edge)[-surplus:])
+    return places
+
+
+def _kth_largest(sizes: Rows, k: int) -> float:
+    """Return the k-th largest, exactly; a sample tells most of those that it cannot be."""
+    candidates = sizes
+    sample = sizes[::_SAMPLED]
+    rank = int(k / _SAMPLED * _MARGIN) + _SAMPLED
+    if rank < sample.size:
+        likely = sizes[sizes >= np.partition(sample, sample.size - rank)[sample.size - rank]]
+        if likely.size >= k:  # else the sample was a bad one
+            candidates = likely
+    last = candidates.size - k
+    return float(np.partition(candidates, last)[last])

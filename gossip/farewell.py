@@ -1,0 +1,74 @@
+"""How a peer leaves with nothing lost: who still has to hear of it, and who inherits what.
+
+    1. `Bye` goes to all members, again and again, until each says `Settled`. Whoever hears it plans without this peer,
+       pushes nothing more to it, and says so once all that it had sent is answered. What still comes is refused.
+    2. All that is held of each shard goes to one of those who have settled and stay; if it refuses, to the next.
+    3. All have settled, nothing is held, nothing on its way: the peer is gone.
+
+Were it to go before all have settled a lost answer would double mass: told that we left, its sender would take back a
+parcel that we have booked and passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gossip.messages import Address
+
+__all__ = ["Farewell"]
+
+
+class Farewell:
+    """What a peer that leaves has still to do."""
+
+    def __init__(self, others: Iterable[Address], shards: int, every: float) -> None:
+        """Begin to leave these, saying so again after ``every`` seconds to those who do not answer."""
+        self._unsettled = dict.fromkeys(others, -float("inf"))
+        self._every = every
+        self._tries = [0] * shards
+        self._again_at = [-float("inf")] * shards
+
+    @property
+    def deadline(self) -> float | None:
+        """When something is to be said or tried again."""
+        moments = [said + self._every for said in self._unsettled.values() if said > -float("inf")]
+        moments += [moment for moment in self._again_at if moment > -float("inf")]
+        return min(moments, default=None)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everybody knows, and nothing is on its way to us."""
+        return not self._unsettled
+
+    def has_settled(self, address: Address) -> bool:
+        """Whether this one knows that we leave, and has nothing on its way to us."""
+        return address not in self._unsettled
+
+    def to_tell(self, now: float) -> list[Address]:
+        """Return who is to be told, for the first time or again."""
+        due = [address for address, said in self._unsettled.items() if said + self._every <= now]
+        for address in due:
+            self._unsettled[address] = now
+        return due
+
+    def settle(self, address: Address) -> None:
+        """Take in that a peer has nothing on its way to us."""
+        self._unsettled.pop(address, None)
+
+    def forget(self, rank: int) -> None:
+        """Wait no more for one that is gone itself."""
+        for address in [address for address in self._unsettled if address.rank == rank]:
+            del self._unsettled[address]
+
+    def heir(self, shard: int, heirs: Sequence[Address], now: float) -> Address | None:
+        """Return who is to be offered the shard now; None: nobody yet, all have refused just now."""
+        if now < self._again_at[shard]:
+            return None
+        self._tries[shard] += 1
+        full_round = self._tries[shard] % len(heirs) == 0
+        self._again_at[shard] = now + self._every if full_round else -float("inf")
+        return heirs[(shard + self._tries[shard]) % len(heirs)]
+
+    def given(self, shard: int) -> None:
+        """Nothing of the shard is left here."""
+        self._again_at[shard] = -float("inf")

@@ -1,0 +1,98 @@
+"""From an invitation to a peer of a swarm that runs: ask how the swarm does, then start one that does the same."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from gossip.endpoint import Endpoint
+from gossip.faults import Faults
+from gossip.routes import route_to
+from gossip.transport import new_keys
+from gossip.version import __version__
+from launch.controller import Controller
+from launch.display import Display
+from launch.errors import CommandError
+from launch.host import LocalHost
+from launch.hostfile import LOCAL
+from launch.interrupts import interruptible
+from launch.invitation import JOIN, Invitation, found
+from launch.lookout import Lookout
+from launch.plan import Plan, Seat, program
+from launch.terminal import output
+
+__all__ = ["join"]
+
+
+def join(args: argparse.Namespace) -> int:
+    """Start one more peer and watch it; return the exit code."""
+    if not args.module and args.script.endswith(".py") and not Path(args.script).is_file():
+        raise CommandError(f"there is no script {args.script}")
+    invitation = found(args.where, JOIN, args.key)
+    with Lookout(invitation) as lookout:
+        picture = lookout.look()
+        place = lookout.place
+    if picture.get("version") != __version__:
+        raise CommandError(f"the swarm runs gossip {picture.get('version')}, and this is {__version__}")
+    plan = _plan(args, picture, invitation, place)
+    console = output()
+    rank = plan.seats[0].rank
+    console.print(f"gossip: joins {plan.common['run']} as rank {rank}, through {place}", soft_wrap=True)
+    display = Display(console, 1, quiet=args.quiet)
+    with interruptible():
+        controller = Controller(plan, lambda emit: {rank: LocalHost(emit)}, Faults(), display)
+        with display:
+            return controller.run()
+
+
+def _plan(args: argparse.Namespace, picture: dict[str, Any], invitation: Invitation, place: str) -> Plan:
+    setup, members = picture["setup"], picture["members"]
+    taken = {member["rank"]: member for member in members}
+    rank = max(taken) + 1 if args.rank is None else args.rank
+    living = [member for member in members if member["membership"] not in ("dead", "left")]
+    if any(member["rank"] == rank for member in living):
+        raise CommandError(f"rank {rank} is taken: {taken[rank]['endpoint']} has it; leave --rank out for a free one")
+    # The one that answered first: it is known to be there. Then the others, should it die meanwhile.
+    contacts = sorted(living, key=lambda member: member["endpoint"] != place)
+    host = args.bind or route_to(Endpoint.parse(place).host)
+    shared = ("run", "topology", "algorithm", "preset", "seed", "share", "insecure", "join_key", "watch_key")
+    common: dict[str, Any] = {name: setup[name] for name in shared}
+    common |= {
+        "incarnation": 1,
+        "device": args.device,
+        "checkpoint_every": args.checkpoint_every,
+        "start_timeout": args.start_timeout,
+        "stop_within": args.stop_timeout,
+        "bind": str(Endpoint(host, 0)),
+        "contacts": [member["endpoint"] for member in contacts],
+    }
+    if invitation.keys is not None:
+        own = new_keys()
+        common |= {
+            "contact_keys": [member["key"] for member in contacts],
+            "invitation": [invitation.keys.public.decode(), invitation.keys.secret.decode()],
+            "keys": [own.public.decode(), own.secret.decode()],
+        }
+    return Plan(
+        program(args.script, args.arguments, args.module),
+        (Seat(rank, 0, LOCAL),),
+        common,
+        _run_dir(args, rank).absolute(),
+        restarts=args.restart,
+        swarm=setup["world_size"],
+        insecure=setup["insecure"],
+    )
+
+
+def _run_dir(args: argparse.Namespace, rank: int) -> Path:
+    if args.run_dir is not None:
+        run_dir: Path = args.run_dir
+    elif Path(args.where).is_dir():
+        run_dir = Path(args.where)
+    else:
+        return Path(time.strftime(f"runs/%Y%m%d-%H%M%S-joined-{rank}"))
+    if (run_dir / f"rank-{rank}").exists():
+        raise CommandError(f"{run_dir / f'rank-{rank}'} is another peer's: say another --run-dir")
+    return run_dir

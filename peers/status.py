@@ -1,0 +1,98 @@
+"""How each peer does, as the peers tell each other: the table that any of them can show.
+
+Every peer notes its own row now and then, and passes on its own and a few of the others', in turns, so that what is
+sent does not grow with the swarm. Of two rows of a rank the later one counts: by life, then by number.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import msgpack
+
+__all__ = ["COLUMNS", "Rows"]
+
+#: What a row says, behind the rank, the life and the number of the row. None: not known, or not measured.
+COLUMNS = (
+    "step",
+    "samples",
+    "loss",
+    "samples_per_second",
+    "wait_share",
+    "weight",
+    "neighbours",
+    "bytes_per_second",
+    "disagreement",
+    "state",
+)
+#: Rows of others that go with the own one.
+_OTHERS = 31
+#: Ranks that are kept.
+_LIMIT = 1 << 16
+_WORDS = frozenset(["starting", "training", "mixing", "ended"])
+
+
+class Rows:
+    """The rows of all ranks that have been heard of: a topic of the bulletin."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._number = 0
+        self._rows: dict[int, list[Any]] = {}
+        self._next = 0
+        #: The trainer notes, the gossip thread hears and shows.
+        self._lock = threading.Lock()
+
+    def note(self, incarnation: int, **values: Any) -> None:
+        """Say how this peer does; what is not said is not known."""
+        unknown = values.keys() - set(COLUMNS)
+        if unknown:
+            raise ValueError(f"no column {sorted(unknown)}")
+        self._number += 1
+        with self._lock:
+            self._rows[self._rank] = [self._rank, incarnation, self._number, *map(values.get, COLUMNS)]
+
+    def all(self) -> dict[int, dict[str, Any]]:
+        """Return what is known of each rank, by column."""
+        with self._lock:
+            rows = list(self._rows.values())
+        return {row[0]: {"incarnation": row[1], **dict(zip(COLUMNS, row[3:], strict=True))} for row in sorted(rows)}
+
+    def encode(self) -> bytes:
+        """Return the own row and the next few of the others."""
+        with self._lock:
+            others = [rank for rank in self._rows if rank != self._rank]
+            chosen = [others[(self._next + place) % len(others)] for place in range(min(_OTHERS, len(others)))]
+            self._next = (self._next + len(chosen)) % max(1, len(others))
+            ranks = [self._rank, *chosen] if self._rank in self._rows else chosen
+            packed: bytes = msgpack.packb([self._rows[rank] for rank in ranks])
+        return packed
+
+    def merge(self, data: bytes) -> bool:
+        """Take in the rows that are later than ours. Nothing is passed on at once: there is always a next row."""
+        try:
+            rows = msgpack.unpackb(data, max_array_len=64, max_map_len=0, max_ext_len=0, max_bin_len=0, max_str_len=16)
+        except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+            raise ValueError(f"not msgpack: {error!r:.80}") from None
+        if not isinstance(rows, list) or not all(map(_makes_sense, rows)):
+            raise ValueError("rows that make no sense")
+        with self._lock:
+            for row in rows:
+                known = self._rows.get(row[0])
+                later = known is None or (row[1], row[2]) > (known[1], known[2])
+                if row[0] != self._rank and later and (known is not None or len(self._rows) < _LIMIT):
+                    self._rows[row[0]] = row
+        return False
+
+
+def _makes_sense(row: Any) -> bool:
+    if not isinstance(row, list) or len(row) != 3 + len(COLUMNS) or row[-1] not in _WORDS | {None}:
+        return False
+    if not all(type(value) is int and 0 <= value < 1 << 53 for value in row[:3]):
+        return False
+    return all(
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value))
+        for value in row[3:-1]
+    )

@@ -1,0 +1,50 @@
+"""`make` sets itself up with one line on the screen, and shows all that pip said if that fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Return a clone whose environment has a Python that says much and installs nothing."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nfor i in $(seq 500); do echo "Collecting package $i"; done\nexit "$PIP_EXIT"\n')
+    python.chmod(0o755)
+    return tmp_path
+
+
+def make(clone: Path, pip_exit: int) -> subprocess.CompletedProcess[str]:
+    command = ["make", f"PYTHON={sys.executable}", ".venv/.ready"]
+    environment = {**os.environ, "PIP_EXIT": str(pip_exit)}
+    return subprocess.run(command, cwd=clone, capture_output=True, text=True, timeout=50, env=environment, check=False)
+
+
+def test_setting_up_is_one_line(clone: Path) -> None:
+    done = make(clone, 0)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "Setting up .venv: installing constraints.txt, once; a minute or two, for torch is large ..."
+    ]
+    assert done.stderr == ""
+    assert make(clone, 1).returncode == 0, "a second call installs nothing"
+
+
+def test_an_error_is_shown_in_full_and_the_next_call_tries_again(clone: Path) -> None:
+    failed = make(clone, 1)
+    assert failed.returncode != 0
+    assert failed.stderr.count("Collecting package") == 500
+    assert "Setting up .venv failed; what pip said stands above" in failed.stderr
+    assert "Collecting" not in make(clone, 0).stdout
+    assert (clone / ".venv" / ".ready").exists()
