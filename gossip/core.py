@@ -149,6 +149,9 @@ class Core:
         #: What the average peer holds of a shard, by what is known of who left and who joined.
         self._fair = 1.0
         self._farewell: Farewell | None = None
+        #: Whether we have joined and do not have the others' state yet.
+        self._stateless = False
+        self._gone = False
         self._backoff = Backoff()
         self._resend = Resend(settings.resend_first, settings.resend_floor, settings.resend_ceiling)
         #: Types and addresses only: a frame kept here would keep its memory.
@@ -181,6 +184,8 @@ class Core:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take in an event and return what is to be done about it, in that order; nothing if there is a `sink`."""
+        if self._gone and not isinstance(event, events.Leave):
+            return []  # what comes now stays its sender's, who hears that we left
         match event:
             case events.StepFinished():
                 self._finish_step(now)
@@ -208,6 +213,7 @@ class Core:
             case events.Adopt(donors):
                 self._handover.adopt(donors)
             case events.Donate(annex):
+                self._stateless = False
                 self._handover.donate(annex)
             case events.Watch():
                 self._watching = self.membership is not None
@@ -237,6 +243,8 @@ class Core:
     @property
     def deadline(self) -> float | None:
         """When a `Tick` is due, if nothing else happens before; None: never."""
+        if self._gone:
+            return None
         news = self._rumours.due_at if self._open else None
         turns = self._turns_due_at if self._turns_left else None
         farewell = None if self._farewell is None else self._farewell.deadline
@@ -458,6 +466,7 @@ class Core:
                 self._handover.want(origin, piece)
             case Piece():
                 if self._handover.take(message):
+                    self._stateless = False
                     self._emit(events.Adopted(self._handover.annex))
             case Settled() if self._farewell is not None:
                 self._farewell.settle(origin)
@@ -616,7 +625,7 @@ class Core:
     def _join(self, contacts: Sequence[Record], now: float) -> None:
         if self.membership is None:
             raise InvariantError("who looks after nobody cannot join", self.history())
-        self._watching = True
+        self._watching = self._stateless = True
         self._believe(self.membership.handle(members.Join(contacts), now), now)
 
     def _believe(self, effects: Iterable[members.Effect], now: float) -> None:
@@ -660,13 +669,15 @@ class Core:
         self._turns_left = 0  # what has not had its turn yet goes to the heirs
         if self._farewell is None:
             self._farewell = self._new_farewell()
-        if at_once:
+        if at_once or self._stateless:  # the values that we started with are nobody's: they must not be handed on
             self._go_on_leaving(self._farewell, now)
-            self._depart(now)
+            if self._farewell is not None:
+                self._depart(now)
 
     def _new_farewell(self) -> Farewell:
         others = [self.view.address(rank) for rank in self.view.members if rank != self.me.rank]
-        return Farewell(others, self.mass.layout.shards, self.settings.resend_first)
+        # Those who leave as well: mass of theirs may be on its way to us.
+        return Farewell([*others, *self.view.departing()], self.mass.layout.shards, self.settings.resend_first)
 
     def _go_on_leaving(self, farewell: Farewell, now: float) -> None:
         for address in farewell.to_tell(now):
@@ -703,7 +714,7 @@ class Core:
         """Be gone, with or without all mass handed over."""
         held = self._held() + sum(entry.parcel.weight for entry in self.outbox)
         self._farewell = None
-        self._watching = False
+        self._gone = True
         if self.membership is not None:
             self._believe(self.membership.handle(members.Leave(), now), now)
         self._emit(events.Left(held))

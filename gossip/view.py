@@ -105,6 +105,11 @@ class View:
         """Whether this incarnation has said that it leaves."""
         return self._leaving.get(address.rank) == address.incarnation
 
+    def departing(self) -> list[Address]:
+        """Return who has said that it leaves, and is not known to be gone."""
+        leaving = [Address(*pair) for pair in self._leaving.items()]
+        return [address for address in leaving if not self.fenced(address)]
+
     def leave(self, address: Address) -> None:
         """Plan without a peer that leaves. It may still deal with us: it is neither dead nor fenced."""
         self._leaving[address.rank] = address.incarnation

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -17,7 +16,7 @@ from gossip import events, policies
 from gossip.core import Core
 from gossip.driver import Driver
 from gossip.endpoint import Endpoint
-from gossip.errors import GossipError, Reason
+from gossip.errors import GossipError
 from gossip.mass import Mass
 from gossip.membership import Membership, Record
 from gossip.messages import ANYBODY, Address
@@ -30,6 +29,7 @@ from gossip.view import Roster
 from gossip.wire import SHOWN_LIMIT
 from peers.bulletin import Agreement, Bulletin, RollCall
 from peers.cards import Card, RendezvousError
+from peers.chronicle import Chronicle
 from peers.model_lines import ModelLines
 from peers.replica import Replica
 from peers.setup import Setup
@@ -102,7 +102,6 @@ class Engine:
         self._setup = setup
         self._replica = replica
         self._tell = tell
-        self._note = note
         policy = policies.parse(setup.algorithm)
         schedules = plan(setup.topology, setup.seed, setup.world_size)
         policy.check(schedules(setup.world_size))
@@ -125,19 +124,17 @@ class Engine:
             now=now,
             membership=Membership(me, preset.membership, setup.seed, now, known),
         )
+        self.chronicle = Chronicle(known, replica.layout.shards, tell, note, newcomer=bool(setup.incarnation))
         self.driver = Driver(self.core, transport, listen=self._listen)
         self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), tell)
         self.roll = RollCall()
         self._model = Agreement(replica.fingerprint, setup.rank)
         self._lines = ModelLines(setup.rank, replica.lines)
         self.rows = Rows(setup.rank)
-        #: What happened, by kind, since the start.
-        self.counts: Counter[str] = Counter()
         self._welcomed = False
         self._expelled = ""
         self._annex: bytes | None = None
         self._mixings = 0
-        self._not_finite: set[int] = set()
         near = {address.rank for turn in range(_TURNS_AHEAD) for address, _ in self.core.view.out_edges(turn)}
         for card in cards.values():
             if card.rank in known:
@@ -368,58 +365,21 @@ class Engine:
     # In the gossip thread
 
     def _listen(self, effect: events.Effect) -> None:
-        self.counts[type(effect).__name__] += 1
+        self.chronicle.saw(effect, len(self.core.view.members))
         match effect:
             case events.Heard(body=body):
                 self.bulletin.hear(body)
-            case events.MemberChanged(record, before):
-                self._member_changed(record, before)
             case events.Welcomed():
                 self._welcomed = True
                 self.bulletin.wake()
             case events.Expelled(reason):
                 self._expelled = reason
-                self._tell(reason)
                 self.bulletin.wake()
             case events.Looked(endpoint, key):
                 self.driver.post(events.Show(endpoint, key, self.picture()))
-            case events.Left(written_off) if written_off > 0 and len(self.core.view.members) > 1:
-                self._tell(f"left with a weight of {written_off:.3g} that nobody took in time; it is written off")
             case events.Adopted(annex):
                 self._annex = annex
                 self.bulletin.wake()
-            case events.RejectedFrame(reason=Reason.STALE):
-                return  # what is late for a former life: to be expected when a peer comes back; it is counted
-            case events.RejectedFrame(reason, origin, detail, count, True):
-                self._tell(f"thrown away, {count} so far: {reason.value} from {origin}: {detail}")
-            case events.Reincarnated(address, written_off) if self._welcomed or not self._setup.incarnation:
-                self._note(event="reincarnated", incarnation=address.incarnation, written_off=written_off)
-                self._tell(
-                    f"others had given this peer up; it goes on as incarnation {address.incarnation}, and a weight of "
-                    f"{written_off:.3g} was written off"
-                )
-            case events.NotFinite(shard) if shard not in self._not_finite:
-                self._not_finite.add(shard)
-                self._tell(f"shard {shard} holds NaN or infinity: training diverged here, and nothing of it is pushed")
-
-    def _member_changed(self, record: Record, before: Record | None) -> None:
-        state = record.state.name.lower()
-        was = "unknown" if before is None else before.state.name.lower()
-        self.counts[f"member {state}"] += 1
-        self._note(
-            event="member",
-            rank=record.rank,
-            incarnation=record.incarnation,
-            state=state,
-            before=was,
-            endpoint=record.endpoint,
-        )
-        if state == "dead":
-            self._tell(f"rank {record.rank} is dead: it answered nobody; what was on its way to it is taken back")
-        elif state == "left" or (before is None and self._setup.incarnation and not self._welcomed):
-            return  # nothing unusual; and whom a newcomer hears of before it is let in has been there before it
-        elif before is None or before.final or before.incarnation != record.incarnation:
-            self._tell(f"rank {record.rank} has joined from {record.endpoint}, in life {record.incarnation}")
 
     def picture(self) -> bytes:
         """Return how the swarm does, as far as this peer knows, for whoever looks."""

@@ -20,6 +20,7 @@ from peers.cards import Card, Channel
 from peers.engine import Engine
 from peers.hooks import StepHooks
 from peers.injection import Boundary
+from peers.metrics import Figures, Metrics
 from peers.moves import Moves
 from peers.pulse import Pulse
 from peers.records import Records
@@ -79,6 +80,7 @@ class Peer:
         boundary: Boundary,
         records: Records,
         channel: Channel | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """See `peers.join`."""
         self._setup = setup
@@ -108,6 +110,9 @@ class Peer:
         self._sent = self._received = self._sampled = 0
         self._final_weight = 0.0
         self._closed = False
+        self._metrics = metrics
+        if metrics is not None:
+            metrics.show(lambda: Figures(self.step, self.samples, self._waited, self._engine))
 
     def __enter__(self) -> Peer:
         self._stop.listen()
@@ -385,7 +390,7 @@ class Peer:
         driver, loss = self._engine.driver, self._logged.get("loss")
         totals = {
             "samples": float(self.samples),
-            "bytes": float(driver.bytes_sent + driver.bytes_received),
+            "bytes": float(driver.bytes_sent),
             "waited": self._waited,
         }
         self._pulse.beat(
@@ -435,6 +440,8 @@ class Peer:
         else:
             self._final_weight = self.weight
             self._engine.close(_FLUSH if how == "finished" else 0.0)
+        if self._metrics is not None:
+            self._metrics.close()
         if self._saving is not None:
             self._saving.close()
         self._boundary.close()

@@ -29,7 +29,7 @@ class Pulse:
         Args:
             now: the time.
             incarnation: this peer's life.
-            totals: samples, bytes and seconds waited since the start.
+            totals: samples, bytes sent and seconds waited since the start.
             values: columns of the table as they are; None or nothing keeps what was told before.
         """
         self._last |= {name: value for name, value in values.items() if value is not None}

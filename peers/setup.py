@@ -48,6 +48,9 @@ class Setup:
     checkpoint_keep: int = 2
     #: Write the figures of each step for TensorBoard too, into the run directory.
     tensorboard: bool = False
+    #: Serve figures for Prometheus at this port plus the local rank, 0 for any free one, -1 for not at all; and where.
+    metrics_port: int = -1
+    metrics_bind: str = "127.0.0.1"
     #: Continue from the newest checkpoint in the run directory, if there is one.
     resume: bool = False
     #: host:port to listen on, port 0 for any free one; and the host by which others reach this one.
@@ -98,6 +101,8 @@ class Setup:
             raise SettingsError("checkpoints come every 0 (never) or more steps, and at least one is kept")
         if (self.checkpoint_every or self.resume) and not self.run_dir:
             raise SettingsError("checkpoints need a place: say run_dir")
+        if not -1 <= self.metrics_port + max(0, self.local_rank if self.metrics_port > 0 else 0) <= 65535:
+            raise SettingsError(f"metrics_port is 0 to 65535, the local rank added, or -1, not {self.metrics_port}")
         if self.tensorboard and not self.run_dir:
             raise SettingsError("TensorBoard's files need a place: say run_dir")
 

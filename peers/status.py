@@ -60,6 +60,11 @@ class Rows:
             rows = list(self._rows.values())
         return {row[0]: {"incarnation": row[1], **dict(zip(COLUMNS, row[3:], strict=True))} for row in sorted(rows)}
 
+    def own(self) -> dict[str, Any]:
+        """Return this peer's own row, by column; in any thread, without a wait."""
+        row = self._rows.get(self._rank)
+        return {} if row is None else dict(zip(COLUMNS, row[3:], strict=True))
+
     def encode(self) -> bytes:
         """Return the own row and the next few of the others."""
         with self._lock:

@@ -68,10 +68,11 @@ class Admission:
         self.asking = True
         self.ask(now)
 
-    def ask(self, now: float) -> None:
-        """Ask the next contact."""
+    def ask(self, now: float, rank: int = -1) -> None:
+        """Ask the contact with this rank, which has just answered; otherwise the next one."""
         contact = self._contacts[self._asked % len(self._contacts)]
         self._asked += 1
+        contact = next((one for one in self._contacts if one.rank == rank), contact)
         me = self._opinions.me
         self._post.say(contact.rank, Ask(me.endpoint, me.key), to=contact)
         # As long as a member takes to look into it, and a round trip.

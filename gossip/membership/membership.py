@@ -171,7 +171,8 @@ class Membership:
         """Return news for a message that goes to some member anyway, at most so many bytes; none: nothing to tell."""
         budget = min(budget, BODY_LIMIT) - _HEADER
         repeats = self._settings.repeats_for(self._opinions.table.living)
-        updates = self._opinions.updates.take(budget, repeats) if budget > 0 and not self._gone else []
+        silent = budget <= 0 or self._gone or self._admission.asking
+        updates = [] if silent else self._opinions.updates.take(budget, repeats)
         return encode_updates(updates) if updates else b""
 
     def absorb(self, body: bytes, now: float) -> list[Effect]:
@@ -187,7 +188,8 @@ class Membership:
 
     def _done(self, now: float) -> list[Effect]:
         self._now = now
-        living = self._opinions.table.living > 1 and not self._gone
+        # Who asks to be let in says nothing else: were its life known before it asks, it would be told that it is used.
+        living = self._opinions.table.living > 1 and not self._gone and not self._admission.asking
         if living and len(self._opinions.updates) and not self._timers.pending("spread"):
             self._timers.set("spread", now + self._settings.spread_interval)
         effects = list(self._effects)
@@ -219,7 +221,9 @@ class Membership:
     def _run_timers(self, now: float) -> None:
         while timer := self._timers.pop(now):
             what, about = timer
-            if what == "probe":
+            if what in ("probe", "sync", "revisit") and self._admission.asking:
+                self._timers.set(what, now + self._settings.interval)  # we are nobody yet
+            elif what == "probe":
                 self._probes.interval_over(now)
             elif what == "again":
                 self._probes.try_again(now)
@@ -373,7 +377,7 @@ class Membership:
             raise ValueError(f"life {incarnation} is not later than {max(self.me.incarnation, self._over)}")
         self._opinions.put(replace(self.me, incarnation=incarnation, refutations=0, state=State.ALIVE), now)
         if self._admission.asking:
-            self._admission.ask(now)
+            self._admission.ask(now, self._over_by)
         elif self._over_by >= 0:  # it may have been cut off from us: compare tables, both sides have news
             self._say_digest(self._over_by, answer=False)
 

@@ -4,7 +4,7 @@ The sum over all peers of what they hold, have in their inbox and in their outbo
 
 - *double*: booked by the receiver, but the sender has not heard yet. Ends when it is released.
 - *contested*: booked by a receiver that the sender had declared dead, so the sender took it back as well. Ends when
-  that receiver dies or reincarnates: what it holds is written off, less this, which lives on with the sender.
+  the life of either does: what that one holds is written off, less this, which lives on with the other.
 
 So at any time, for w and for every component of x:
 
@@ -166,6 +166,9 @@ class Accounts:
         if self._orphans.pop(parcel.key, None) is not None:
             self._write_off(parcel, -1)
             return
+        if parcel.key in self._returned and self._lives.get(parcel.origin.rank) != parcel.origin:
+            self._write_off(parcel, -1)  # what its sender took back was written off with it
+            return
         table = self._contested if parcel.key in self._returned else self._double
         table[parcel.key] = parcel
         self._add(self._off, parcel, -1)
@@ -188,7 +191,9 @@ class Accounts:
             else:  # it lives on with its receiver
                 self._add(self._off, parcel, 1)
                 self._write_off(parcel, -1)
-        for key in [key for key, parcel in self._contested.items() if parcel.destination == address]:
+        # With the receiver its copy goes, and the sender's lives on; with the sender what it took back, and the receiver's
+        # lives on. Should the sender have passed it on before, then somebody will fence the receiver yet.
+        for key in [key for key, parcel in self._contested.items() if address in (parcel.origin, parcel.destination)]:
             parcel = self._contested.pop(key)
             self._add(self._off, parcel, 1)
             self._write_off(parcel, -1)

@@ -1,0 +1,133 @@
+"""What happens to a swarm, as one peer sees it: counted, written down, and told where somebody should know.
+
+Every change of a member, every kind of rejection and all mass that is written off becomes an event of the run
+directory; counters hold what is too frequent for that. The gossip thread writes here, and nobody else. Another thread
+may read at any time, if it copies what it reads in one go: no lock is needed for that, and training never waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from gossip import events
+from gossip.errors import Reason
+from gossip.membership import Record, State
+
+__all__ = ["Chronicle"]
+
+#: What a change to such a state is called where it is counted.
+_HAPPENED = {State.SUSPECT: "suspected", State.DEAD: "died", State.LEFT: "left"}
+
+
+class Chronicle:
+    """Counts and events."""
+
+    def __init__(
+        self,
+        known: Iterable[int],
+        shards: int,
+        tell: Callable[[str], None],
+        note: Callable[..., None],
+        *,
+        newcomer: bool = False,
+    ) -> None:
+        """Begin.
+
+        Args:
+            known: the other ranks that are members from the start.
+            shards: of the model: weights are told per shard, as everywhere, where the core sums them.
+            tell: is called with a sentence that the user should read.
+            note: is called with the fields of an event.
+            newcomer: whether this peer enters a swarm that runs, and so hears of many at once.
+        """
+        #: Effects of the core by their name, and what happened to members: "member died" and so on.
+        self.counts: Counter[str] = Counter()
+        #: How each other rank was last seen.
+        self.states: dict[int, str] = dict.fromkeys(known, "alive")
+        #: The weight that nobody holds any more because of this peer.
+        self.written_off = 0.0
+        self._shards = shards
+        self._tell = tell
+        self._note = note
+        self._newcomer = newcomer
+        self._not_finite: set[int] = set()
+
+    def saw(self, effect: events.Effect, members: int) -> None:
+        """Take in an effect of the core, in a view of so many members."""
+        self.counts[type(effect).__name__] += 1
+        match effect:
+            case events.MemberChanged(record, before):
+                self._member_changed(record, before)
+            case events.Welcomed():
+                self._newcomer = False
+                self._note(event="welcomed", members=members)
+            case events.Expelled(reason):
+                self._note(event="expelled", text=reason)
+                self._tell(reason)
+            case events.RejectedFrame():
+                self._rejected(effect)
+            case events.Reincarnated(address, written_off) if not self._newcomer:
+                self._reincarnated(address.incarnation, written_off / self._shards)
+            case events.Left(written_off):
+                self._left(written_off / self._shards if members > 1 else 0.0)
+            case events.NotFinite(shard) if shard not in self._not_finite:
+                self._not_finite.add(shard)
+                self._tell(f"shard {shard} holds NaN or infinity: training diverged here, and nothing of it is pushed")
+
+    def _member_changed(self, record: Record, before: Record | None) -> None:
+        state = record.state.name.lower()
+        what = self._what_happened(record, before)
+        self.states[record.rank] = state
+        self.counts[f"member {what}"] += 1
+        self._note(
+            event="member",
+            what=what,
+            rank=record.rank,
+            incarnation=record.incarnation,
+            state=state,
+            before="unknown" if before is None else before.state.name.lower(),
+            endpoint=record.endpoint,
+        )
+        if what == "died":
+            self._tell(f"rank {record.rank} is dead: it answered nobody; what was on its way to it is taken back")
+        elif what in ("joined", "returned"):
+            self._tell(f"rank {record.rank} has joined from {record.endpoint}, in life {record.incarnation}")
+
+    def _what_happened(self, record: Record, before: Record | None) -> str:
+        """Return what happened to a member, in a word."""
+        if before is None:
+            # Whom a newcomer hears of before it is let in has been there before it.
+            return "known" if self._newcomer or record.final else "joined"
+        if record.state in _HAPPENED and (record.state, record.incarnation) != (before.state, before.incarnation):
+            return _HAPPENED[record.state]
+        if record.incarnation > before.incarnation or before.final:
+            return "returned"
+        if State.SLOW in (record.state, before.state):
+            return "slowed" if record.state is State.SLOW else "recovered"
+        return "refuted" if before.state is State.SUSPECT else "moved"
+
+    def _rejected(self, effect: events.RejectedFrame) -> None:
+        reason, count = effect.reason, effect.count
+        if str(count).rstrip("0") == "1":  # the first, the tenth, the hundredth: a flood must not fill the disk
+            self._note(
+                event="rejected", reason=reason.value, origin=effect.origin, count=count, text=effect.detail[:200]
+            )
+        # What is late for a former life is to be expected when a peer comes back.
+        if effect.log and reason is not Reason.STALE:
+            self._tell(f"thrown away, {count} so far: {reason.value} from {effect.origin}: {effect.detail}")
+
+    def _reincarnated(self, incarnation: int, weight: float) -> None:
+        self.written_off += weight
+        self.counts["reincarnated"] += 1
+        self._note(event="reincarnated", incarnation=incarnation, written_off=weight)
+        self._tell(
+            f"others had given this peer up; it goes on as incarnation {incarnation}, and a weight of {weight:.3g} "
+            "was written off"
+        )
+
+    def _left(self, weight: float) -> None:
+        self.written_off += weight
+        self._note(event="left", written_off=weight)
+        if weight > 0:
+            self._tell(f"left with a weight of {weight:.3g} that nobody took in time; it is written off")
