@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gossip import events
 from gossip.backoff import Backoff
 from gossip.blocks import inspect
+from gossip.coding import Coding
 from gossip.errors import InvariantError, Reason, Rejected
 from gossip.events import Effect, Event
 from gossip.farewell import Farewell
@@ -57,6 +58,7 @@ from gossip.messages import (
     Parcel,
     Pass,
     Piece,
+    Pull,
     Refusal,
     Roll,
     Settled,
@@ -124,11 +126,11 @@ class Core:
         #: While `measuring`, how far the last mass that was merged into each shard lay from our own; see `distance`.
         self.measuring = False
         self.gaps: dict[int, float] = {}
-        self._codec = Codec(settings.run, layout)
+        self._codec = Codec(settings.run, layout, settings.compress)
+        self.coding = Coding(settings.compress, settings.share, layout)
         self._window = 4 * layout.shards + 64
         self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
         self._inbox_bytes = settings.inbox_bytes or 2 * layout.total_bytes
-        self._per_step = max(1, round(settings.share * layout.shards))
         self._next_shard = 0
         #: Whether the values are the core's: from StepFinished to Proceed, or from Rest to Resume.
         self._open = False
@@ -172,6 +174,8 @@ class Core:
         """Start the books of an incarnation: empty."""
         self.outbox = Outbox(self._neighbour_bytes, self._window)
         self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, in_order=self.policy.lag == 0)
+        #: What others want of our mass, at the next boundary: one ask for each of them and shard.
+        self._asks: dict[tuple[int, int], Ask] = {}
         #: The verdicts on what each neighbour, in its present incarnation, has sent.
         self._received: dict[Address, Received] = {}
 
@@ -232,6 +236,7 @@ class Core:
                 self._open = False
                 self._waiting.step_began(now)
                 self._emit(events.Proceed(self.step))
+        self.coding.busy(len(self.outbox) > 0, now)
         self._history.append((now, type(event), self._kinds))
         effects, self._effects, self._kinds = self._effects, [], []
         return effects
@@ -261,9 +266,9 @@ class Core:
         self._open = True
         self.step += 1
         self._merge_all(now)
-        if self.step % self.policy.every:
+        if not self.policy.exchanges(self.step):
             return
-        self._turns_left = self._per_step
+        self._turns_left = max(1, round(self.coding.share * self.mass.layout.shards))
         self._turns_due_at = now
         self._take_turns(now)
 
@@ -276,6 +281,9 @@ class Core:
             if not self._turns_left:
                 self._tell(now)
                 self._report_slow(now)
+                choice = self.coding.step(self._waiting.step_time, len(self.view.out_edges(self.turns[shard] - 1)))
+                if choice is not None:
+                    self._emit(events.Compressing(choice))
 
     def _rest(self, merge: bool, now: float) -> None:
         if self._open:
@@ -296,7 +304,10 @@ class Core:
             turn = self._furthest[shard]  # further behind than that is slow, or was cut off
         self.turns[shard] = turn + 1
         self._waiting.pushed(shard, turn, now)
-        self._push(shard, turn, now)
+        if self.policy.pulls:
+            self._pull(shard, turn)
+        else:
+            self._push(shard, turn, now)
         self._merge_due(shard, now)
         awaited = self.policy.awaited(turn)
         if awaited is not None:
@@ -307,7 +318,7 @@ class Core:
 
     def _push(self, shard: int, turn: int, now: float) -> None:
         edges = []
-        for address, fraction in self.view.out_edges(turn):
+        for address, fraction in self._edges(turn):
             if self.view.fenced(address):
                 self._send(Fence(self.me, address))
             elif self._backoff.skip(address.rank, shard) or not self._has_budget(address, shard):
@@ -324,6 +335,25 @@ class Core:
             else:
                 ask = fraction if self.policy.pairwise else 0.0
                 self._dispatch(address, shard, turn, scale * fraction * weight, snapshot, ask, now)
+        self._keep_the_rest(shard, snapshot, weight)
+
+    def _keep_the_rest(self, shard: int, snapshot: Snapshot | None, weight: float) -> None:
+        """Keep what rounding took off the values that went out; ``weight`` is what was held before."""
+        if snapshot is not None and snapshot.payload is not None:
+            self.mass.keep_the_rest(shard, snapshot.values, weight - self.mass.weights[shard])
+
+    def _edges(self, turn: int) -> list[tuple[Address, float]]:
+        """Return to whom goes which fraction at a turn, by the schedule and the policy."""
+        edges = self.view.out_edges(turn)
+        if self.policy.fraction is None:
+            return edges
+        return [(address, self.policy.fraction) for address, _ in edges]
+
+    def _pull(self, shard: int, turn: int) -> None:
+        """Ask the neighbours of the turn for mass of theirs. Nobody waits for it, and nobody asks again."""
+        for address, fraction in self._edges(turn):
+            if not self.view.fenced(address):
+                self._send(Pull(self.me, address, turn, shard, fraction))
 
     def _pass(self, address: Address, shard: int, turn: int) -> None:
         if self.policy.lag is not None:  # otherwise nobody waits
@@ -340,16 +370,22 @@ class Core:
         snapshot = self._snapshot(shard)
         if snapshot is not None:
             self._dispatch(ask.to, shard, ask.turn, amount, snapshot, 0.0, now)
+        self._keep_the_rest(shard, snapshot, weight)
 
-    def _snapshot(self, shard: int) -> Snapshot | None:
+    def _snapshot(self, shard: int, *, whole: bool = False) -> Snapshot | None:
         """Return what may be sent, if anything: everybody would reject NaN and infinity, and they would go for ever."""
-        snapshot = self.mass.snapshot(shard)
+        # Who measures the disagreement wants to see it fall below what rounding leaves.
+        codec = None if whole or self.measuring else self.coding.codec
+        if codec is None:
+            snapshot = self.mass.snapshot(shard)
+        else:
+            snapshot = self.mass.rounded(shard, codec, (self.me.rank, shard, self.turns[shard]))
         if snapshot is None:
             self._emit(events.NotFinite(shard))
         return snapshot
 
     def _has_budget(self, address: Address, shard: int) -> bool:
-        return self.outbox.room(address, shard, self.mass.layout.nbytes(shard))
+        return self.outbox.room(address, shard, self.coding.nbytes(shard))
 
     def _dispatch(
         self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
@@ -361,8 +397,9 @@ class Core:
         self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
     ) -> None:
         """Send mass that is in no other book any more."""
-        sequence, (values, seal) = self.outbox.next_sequence(to), snapshot
-        parcel = Parcel(self.me, to, sequence, turn, shard, weight, values, ask, seal)
+        sequence, (values, seal, payload) = self.outbox.next_sequence(to), snapshot
+        codec = "" if payload is None else self.coding.spelled
+        parcel = Parcel(self.me, to, sequence, turn, shard, weight, values, ask, seal, payload, codec)
         self.outbox.add(parcel, now, now + self._resend.after(to.rank))
         self._send(parcel)
 
@@ -468,6 +505,10 @@ class Core:
                 if self._handover.take(message):
                     self._stateless = False
                     self._emit(events.Adopted(self._handover.annex))
+            case Pull(turn=turn, shard=shard, fraction=fraction):
+                self._asks[origin.rank, shard] = Ask(origin, turn, fraction)
+                if self._open and self._merges:
+                    self._merge_due(shard, now)
             case Settled() if self._farewell is not None:
                 self._farewell.settle(origin)
 
@@ -523,6 +564,8 @@ class Core:
             self._merge_due(shard, now)
 
     def _merge_due(self, shard: int, now: float) -> None:
+        for key in [key for key in self._asks if key[1] == shard]:
+            self._answer(shard, self._asks.pop(key), now)
         for pile in self.inbox.due(shard, self.turns[shard]):
             if self.measuring:
                 self.gaps[shard] = distance(self.mass.view(shard), pile.values)
@@ -538,6 +581,7 @@ class Core:
             return
         self._resend.answered(origin.rank, entry.attempts, now - entry.sent_at)
         self.outbox.put_off(origin, sequence, now + self._resend.after(origin.rank))
+        self.coding.answered(entry.parcel.nbytes)
         self._backoff.accepted(origin.rank, entry.parcel.shard)
         self._emit(events.Released(entry.parcel))
         self._settle(origin)
@@ -546,6 +590,8 @@ class Core:
         entry = self.outbox.remove(origin, sequence)
         if entry is not None:
             self._backoff.refused(origin.rank, entry.parcel.shard)
+            if self._farewell is not None:
+                self._farewell.refused(entry.parcel.shard)
             self._take_back([entry.parcel], now)
             self._settle(origin)
 
@@ -701,7 +747,7 @@ class Core:
             return
         weight, turn = self.mass.weights[shard], self.turns[shard]
         if weight > 0:
-            snapshot = self._snapshot(shard)
+            snapshot = self._snapshot(shard, whole=True)  # what rounding took off would stay with nobody
             self.mass.weights[shard] = 0.0
             if snapshot is not None:  # otherwise it is not finite, and nobody would take it
                 self._post(heir, shard, turn, weight, snapshot, 0.0, now)

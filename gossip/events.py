@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gossip.coding import Choice
 from gossip.errors import Reason
 from gossip.membership.record import Record
 from gossip.messages import Address, Parcel
@@ -18,6 +19,7 @@ __all__ = [
     "Adopt",
     "Adopted",
     "Booked",
+    "Compressing",
     "Donate",
     "Effect",
     "Event",
@@ -284,6 +286,13 @@ class Left:
 
 
 @dataclass(frozen=True)
+class Compressing:
+    """Parcels go out in another codec from now on, or fewer of them per step."""
+
+    choice: Choice
+
+
+@dataclass(frozen=True)
 class Looked:
     """Somebody at this endpoint, with this key, wants to see how the swarm does: answer with `Show`."""
 
@@ -323,6 +332,7 @@ Effect = (
     | Expelled
     | Left
     | Looked
+    | Compressing
     | Heard
     | Adopted
 )

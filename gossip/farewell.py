@@ -26,13 +26,16 @@ class Farewell:
         self._unsettled = dict.fromkeys(others, -float("inf"))
         self._every = every
         self._tries = [0] * shards
+        #: How often in a row each shard was refused; when it may be offered again, and the shards that wait for that.
+        self._refusals = [0] * shards
         self._again_at = [-float("inf")] * shards
+        self._paused: set[int] = set()
 
     @property
     def deadline(self) -> float | None:
         """When something is to be said or tried again."""
         moments = [said + self._every for said in self._unsettled.values() if said > -float("inf")]
-        moments += [moment for moment in self._again_at if moment > -float("inf")]
+        moments += [self._again_at[shard] for shard in self._paused]
         return min(moments, default=None)
 
     @property
@@ -46,6 +49,8 @@ class Farewell:
 
     def to_tell(self, now: float) -> list[Address]:
         """Return who is to be told, for the first time or again."""
+        # Whatever has become of a shard in the meantime: a moment that is past must not stay the deadline.
+        self._paused = {shard for shard in self._paused if self._again_at[shard] > now}
         due = [address for address, said in self._unsettled.items() if said + self._every <= now]
         for address in due:
             self._unsettled[address] = now
@@ -62,13 +67,19 @@ class Farewell:
 
     def heir(self, shard: int, heirs: Sequence[Address], now: float) -> Address | None:
         """Return who is to be offered the shard now; None: nobody yet, all have refused just now."""
+        if self._refusals[shard] >= len(heirs):
+            self._refusals[shard] = 0
+            self._again_at[shard] = now + self._every
         if now < self._again_at[shard]:
+            self._paused.add(shard)
             return None
         self._tries[shard] += 1
-        full_round = self._tries[shard] % len(heirs) == 0
-        self._again_at[shard] = now + self._every if full_round else -float("inf")
         return heirs[(shard + self._tries[shard]) % len(heirs)]
 
+    def refused(self, shard: int) -> None:
+        """Take in that an heir sent the shard back."""
+        self._refusals[shard] += 1
+
     def given(self, shard: int) -> None:
-        """Nothing of the shard is left here."""
-        self._again_at[shard] = -float("inf")
+        """Nothing of the shard is left here, unless it is refused."""
+        self._paused.discard(shard)

@@ -100,7 +100,7 @@ class Outbox:
         self._all[parcel.destination.rank, parcel.sequence] = entry
         self._shards.setdefault(parcel.shard, {})[parcel.destination.rank, parcel.sequence] = parcel.weight
         link.shards.add(parcel.shard)
-        link.nbytes += parcel.values.nbytes
+        link.nbytes += parcel.nbytes
 
     def remove(self, destination: Address, sequence: int) -> Entry | None:
         """Take a parcel out of the book, or return None if it is not, or no longer, in it."""
@@ -110,7 +110,7 @@ class Outbox:
         entry = link.entries.pop(sequence)
         self._drop(destination.rank, sequence)
         link.shards.discard(entry.parcel.shard)
-        link.nbytes -= entry.parcel.values.nbytes
+        link.nbytes -= entry.parcel.nbytes
         return entry
 
     def put_off(self, destination: Address, sequence: int, until: float) -> None:
@@ -152,7 +152,7 @@ class Outbox:
             return "the book and its links disagree about what is on its way"
         for link in self._links.values():
             shards = [entry.parcel.shard for entry in link.entries.values()]
-            nbytes = sum(entry.parcel.values.nbytes for entry in link.entries.values())
+            nbytes = sum(entry.parcel.nbytes for entry in link.entries.values())
             if len(set(shards)) != len(shards) or set(shards) != link.shards:
                 return f"more than one parcel of a shard is on its way to {link.address}: {sorted(shards)}"
             if nbytes != link.nbytes or (len(shards) > 1 and nbytes > self._budget):

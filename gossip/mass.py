@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from gossip.blocks import BFLOAT16, Values, blend, copy
+from gossip.codecs import Codec, Payload, Unencodable
 from gossip.errors import SettingsError
 from gossip.pool import Pool
 from gossip.shared_memory import Owner
@@ -108,8 +110,10 @@ class Snapshot(NamedTuple):
     """A copy of a shard's values, all of them finite, to go with mass that is given away. Nobody changes it."""
 
     values: Values
-    #: Their checksum; see `gossip.wire`.
+    #: The checksum of what is sent; see `gossip.wire`.
     seal: int
+    #: What is sent, if it is not the values as they are: these are what it is decoded to.
+    payload: Payload | None = None
 
 
 class Mass:
@@ -157,6 +161,22 @@ class Mass:
         values = self._pool.take(view.size, view.dtype)
         seal, finite = copy(view, values)
         return Snapshot(values, seal) if finite else None
+
+    def rounded(self, shard: int, codec: Codec, keys: tuple[int, ...]) -> Snapshot | None:
+        """Return the shard's values as a codec carries them, or None if there is NaN or infinity among them."""
+        view = self._views[shard]
+        try:
+            payload = codec.encode(view, keys=keys)
+        except Unencodable:
+            return None
+        return Snapshot(codec.decode(payload, view.size, view.dtype), xxhash.xxh3_64_intdigest(payload.data), payload)
+
+    def keep_the_rest(self, shard: int, sent: Values, weight: float) -> None:
+        """Add what rounding took off: with a weight that was given, ``sent`` left the shard and not its values.
+
+        The mass w z less (weight sent) over the weight w that is left: z moves by weight / w times (z - sent).
+        """
+        blend(self._views[shard], sent, -weight / self.weights[shard])
 
     def close(self) -> None:
         """Give up the memory that is kept for snapshots; there will be no more."""

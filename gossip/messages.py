@@ -3,6 +3,7 @@
 - `Parcel`: a fraction of one shard's mass. Held by its sender until answered.
 - `Ack`: the parcel is in the receiver's books. Now, and only now, the sender forgets it.
 - `Refusal`: the parcel is not, and never will be, in the receiver's books: the sender takes it back.
+- `Pull`: give me this fraction of a shard's mass, at your next step boundary.
 - `Pass`: nothing comes from me at this turn; do not wait for it.
 - `Hello`: this is who I am now; what you sent to my former lives is yours again.
 - `Fence`: the addressee's incarnation is dead to the sender of this; it must come back as a new one.
@@ -25,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gossip.codecs import Payload
 from gossip.mass import Values
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Parcel",
     "Pass",
     "Piece",
+    "Pull",
     "Refusal",
     "Roll",
     "Settled",
@@ -73,8 +76,16 @@ class Parcel:
     values: Values
     #: The fraction of its own mass that the receiver shall send back: pairwise averaging. 0 for none.
     ask: float = 0.0
-    #: The checksum of the values, where it is known: who sends them to several, or again, reads them once.
+    #: The checksum of what is sent, where it is known: who sends it to several, or again, reads it once.
     seal: int | None = None
+    #: What is sent, if it is not the values as they are, and the codec that makes it of them.
+    payload: Payload | None = None
+    codec: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are sent."""
+        return int((self.values if self.payload is None else self.payload).nbytes)
 
     @property
     def key(self) -> tuple[Address, Address, int]:
@@ -98,6 +109,17 @@ class Refusal:
     origin: Address
     destination: Address
     sequence: int
+
+
+@dataclass(frozen=True)
+class Pull:
+    """The origin wants a fraction of the destination's mass. Lost, it is not repeated: there is a next turn."""
+
+    origin: Address
+    destination: Address
+    turn: int
+    shard: int
+    fraction: float
 
 
 @dataclass(frozen=True)
@@ -204,4 +226,6 @@ class Piece:
     values: Values
 
 
-Message = Parcel | Ack | Refusal | Pass | Hello | Fence | Bye | News | Want | Piece | Roll | Settled | Look | Shown
+Message = (
+    Parcel | Ack | Refusal | Pass | Hello | Fence | Bye | News | Want | Piece | Roll | Settled | Look | Shown | Pull
+)

@@ -18,6 +18,9 @@ class Settings:
     #: The share of the shards that is pushed in a step. Less is for a link that cannot carry the model in
     #: one step: estimates stay unbiased, agreement takes longer in proportion.
     share: float = 1.0
+    #: The codec that parcels go out in: none, bf16, fp16, int8, int4, or auto, by what the link carries in a step. What
+    #: rounding takes off stays with the sender, so fewer bytes cost noise in z, never mass.
+    compress: str = "none"
     #: Bytes that may be on their way to one neighbour, unanswered. Less bounds memory tighter; less than what a
     #: link carries in a round trip leaves the link idle. 0 means: two models.
     neighbour_bytes: int = 0

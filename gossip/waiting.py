@@ -44,6 +44,11 @@ class Waiting:
         """When the first wait is over."""
         return min([until for _, until in self._until.values()], default=None)
 
+    @property
+    def step_time(self) -> float | None:
+        """How long our own steps compute; None: not known yet."""
+        return self._step_time.mean
+
     def step_began(self, now: float) -> None:
         """Note that the trainer started a step."""
         self._step_began = now

@@ -7,10 +7,12 @@
 
     header    [version, run, kind, origin rank, origin incarnation, destination rank, destination incarnation,
                ... then by kind]
-    parcel    ... sequence, turn, shard, weight, ask, dtype, length of the values in bytes
+    parcel    ... sequence, turn, shard, weight, ask, dtype, length of the body in bytes, codec (empty: the values as
+              they are; docs/compression.md has the others)
     ack       ... sequence
     refusal   ... sequence
     pass      ... turn, shard
+    pull      ... turn, shard, fraction
     hello     ... nothing more
     fence     ... nothing more
     bye       ... nothing more
@@ -39,6 +41,7 @@ import numpy as np
 import xxhash
 
 from gossip.blocks import Values, inspect
+from gossip.coding import trusted
 from gossip.endpoint import Endpoint
 from gossip.errors import Reason, Rejected, SettingsError
 from gossip.keys import valid_key
@@ -55,6 +58,7 @@ from gossip.messages import (
     Parcel,
     Pass,
     Piece,
+    Pull,
     Refusal,
     Roll,
     Settled,
@@ -95,10 +99,11 @@ _INT_LIMIT = 2**53
     _SETTLED,
     _LOOK,
     _SHOWN,
-) = range(14)
+    _PULL,
+) = range(15)
 _COMMON = 7
 _FIELDS = {
-    _PARCEL: _COMMON + 7,
+    _PARCEL: _COMMON + 8,
     _ACK: _COMMON + 1,
     _REFUSAL: _COMMON + 1,
     _PASS: _COMMON + 2,
@@ -112,6 +117,7 @@ _FIELDS = {
     _SETTLED: _COMMON,
     _LOOK: _COMMON,
     _SHOWN: _COMMON,
+    _PULL: _COMMON + 3,
 }
 _WITH_BODY = (_PARCEL, _NEWS, _PIECE, _ROLL, _LOOK, _SHOWN)
 
@@ -121,8 +127,16 @@ assert sys.byteorder == "little", "values go over the wire as they are in memory
 class Codec:
     """Turns messages of one run, about one layout, into frames and back."""
 
-    def __init__(self, run: str, layout: Layout) -> None:
+    def __init__(self, run: str, layout: Layout, codec: str = "") -> None:
+        """Make the codec of a run.
+
+        Args:
+            run: its name.
+            layout: of its model.
+            codec: the one of `gossip.codecs` that its parcels may come in beside the usual ones.
+        """
         self._run = run
+        self._codec = codec
         self._layout = layout
         self._dtypes = [dtype.name for dtype in layout.dtypes]
 
@@ -138,7 +152,7 @@ class Codec:
             message.destination.incarnation,
         ]
         if isinstance(message, Parcel):
-            values = message.values.view(np.uint8).data
+            values = message.values.view(np.uint8).data if message.payload is None else message.payload.data
             more = [
                 message.sequence,
                 message.turn,
@@ -147,6 +161,7 @@ class Codec:
                 message.ask,
                 self._dtypes[message.shard],
                 len(values),
+                message.codec,
             ]
             return _sealed(common + more, values, message.seal)
         if isinstance(message, Piece):
@@ -163,6 +178,8 @@ class Codec:
             return _sealed([*common, message.piece])
         if isinstance(message, Ack | Refusal):
             return _sealed([*common, message.sequence])
+        if isinstance(message, Pull):
+            return _sealed([*common, message.turn, message.shard, message.fraction])
         if isinstance(message, Pass):
             return _sealed([*common, message.turn, message.shard])
         return _sealed(common)
@@ -202,6 +219,11 @@ class Codec:
             return Want(origin, destination, _count(fields[7], "piece", origin.rank))
         if kind == _PIECE:
             return self._piece(origin, destination, fields[_COMMON:], body, seal)
+        if kind == _PULL:
+            turn, shard = _count(fields[7], "turn", origin.rank), self._shard(fields[8], origin.rank)
+            if type(fields[9]) is not float or not 0 < fields[9] < 1:
+                raise Rejected(Reason.MALFORMED, f"wants {fields[9]!r:.40} of our mass", origin.rank)
+            return Pull(origin, destination, turn, shard, fields[9])
         if kind == _PASS:
             turn, shard = _count(fields[7], "turn", origin.rank), self._shard(fields[8], origin.rank)
             return Pass(origin, destination, turn, shard)
@@ -210,8 +232,11 @@ class Codec:
             return Ack(origin, destination, sequence)
         if kind == _REFUSAL:
             return Refusal(origin, destination, sequence)
-        _, turn, shard, weight, ask, dtype, length = fields[_COMMON:]
-        values = self._values(origin.rank, shard, dtype, length, body, seal)
+        _, turn, shard, weight, ask, dtype, length, codec = fields[_COMMON:]
+        if codec == "":
+            values = self._values(origin.rank, shard, dtype, length, body, seal)
+        else:
+            values = self._decoded(origin.rank, shard, dtype, length, codec, body, seal)
         if type(weight) is not float or not 0 < weight <= WEIGHT_LIMIT:
             raise Rejected(Reason.WEIGHT, f"a weight of {weight!r:.40}", origin.rank)
         if type(ask) is not float or not 0 <= ask < 1:
@@ -250,6 +275,24 @@ class Codec:
             raise Rejected(Reason.SHAPE, f"shard {shard!r:.40} of {self._layout.shards}", origin)
         return shard
 
+    def _decoded(
+        self, origin: int, shard: Any, dtype: Any, length: Any, codec: Any, body: memoryview | None, seal: int
+    ) -> Values:
+        """Return the values of a compressed parcel; nothing is allocated before all that it claims is checked."""
+        shard = self._shard(shard, origin)
+        found = trusted(codec, self._codec) if isinstance(codec, str) else None
+        if found is None or dtype != self._dtypes[shard]:
+            raise Rejected(Reason.DTYPE, f"values of {dtype!r:.40} as {codec!r:.60}", origin)
+        start, stop = self._layout.bounds[shard]
+        expected = found.size(stop - start, self._layout.dtypes[shard])
+        if body is None or type(length) is not int or length != len(body) or length > expected:
+            raise Rejected(Reason.SHAPE, f"shard {shard} as {codec} has {expected} bytes, not {length!r:.40}", origin)
+        _check_seal(xxhash.xxh3_64_intdigest(body), seal, origin)
+        try:
+            return found.decode(body, stop - start, self._layout.dtypes[shard])
+        except Rejected as error:
+            raise Rejected(error.reason, str(error), origin) from None
+
     def _values(self, origin: int, shard: Any, dtype: Any, length: Any, body: memoryview | None, seal: int) -> Values:
         shard = self._shard(shard, origin)
         if dtype != self._dtypes[shard]:
@@ -284,6 +327,7 @@ _KINDS: dict[type, int] = {
     Settled: _SETTLED,
     Look: _LOOK,
     Shown: _SHOWN,
+    Pull: _PULL,
 }
 _BARE: dict[int, type[Hello] | type[Fence] | type[Bye] | type[Settled]] = {
     _HELLO: Hello,

@@ -10,7 +10,7 @@ from typing import Any
 from gossip.errors import SettingsError
 from launch.errors import CommandError
 
-__all__ = ["check_plot", "fault", "integer", "positive", "seconds"]
+__all__ = ["check_plot", "fault", "integer", "port", "positive", "seconds"]
 
 _KINDS = (".svg", ".png")
 
@@ -29,6 +29,14 @@ def integer(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"a whole number, not {text!r}") from None
+
+
+def port(text: str) -> int:
+    """Read the number of a port."""
+    number = integer(text)
+    if not 0 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"a port from 0 to 65535, not {text!r}")
+    return number
 
 
 def seconds(text: str) -> float:

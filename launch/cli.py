@@ -20,7 +20,16 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gossip.version import __version__
-from launch import join_command, keygen_command, launch_command, report_command, simulate_command, topologies_command
+from launch import (
+    join_command,
+    keygen_command,
+    launch_command,
+    report_command,
+    simulate_command,
+    status_command,
+    topologies_command,
+    watch_command,
+)
 from launch.errors import user_errors
 from launch.parser import Parser
 
@@ -38,6 +47,8 @@ class Command(Protocol):
 COMMANDS: tuple[Command, ...] = (
     launch_command,
     join_command,
+    watch_command,
+    status_command,
     report_command,
     topologies_command,
     simulate_command,

@@ -13,11 +13,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from launch.peer_table import peer_table
+from launch.picture import behind
+
 __all__ = ["Display"]
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 #: The exit codes of those who ended when asked to: as a peer does it, and as any other program.
 _STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
+_COLUMNS = ("rank", "host", "state", "step", "loss", "samples/s", "lag", "peers", "MB/s", "weight", "apart")
 #: Seconds over which rates are taken.
 _WINDOW = 3.0
 
@@ -114,26 +118,26 @@ class Display:
 
     def table(self) -> Table:
         """Return the table of all peers."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("rank", "host", "state", "step", "loss", "samples/s", "lag", "peers", "MB/s", "weight", "apart"):
-            table.add_column(name, justify="left" if name in ("host", "state") else "right", no_wrap=True)
-        ahead = max(int(row.status.get("step", 0)) for row in self._rows.values())
-        for rank, row in self._rows.items():
+        lags = behind([row.status.get("step") for row in self._rows.values()])
+        rows = []
+        for (rank, row), lag in zip(self._rows.items(), lags, strict=True):
             status, rates = row.status, row.rates()
-            table.add_row(
-                str(rank),
-                row.host,
-                row.state,
-                _shown(status.get("step"), "d"),
-                _shown(status.get("loss"), ".4f"),
-                _shown(rates and rates[0], ".0f"),
-                _shown(ahead - int(status["step"]) if "step" in status else None, "d"),
-                _shown(status.get("view"), "d"),
-                _shown(rates and rates[1] / 1e6, ".2f"),
-                _shown(status.get("weight"), ".2f"),
-                _shown(status.get("disagreement"), ".1e"),
+            rows.append(
+                {
+                    "rank": rank,
+                    "host": row.host,
+                    "state": row.state,
+                    "step": status.get("step"),
+                    "loss": status.get("loss"),
+                    "samples/s": rates and rates[0],
+                    "lag": lag,
+                    "peers": status.get("view"),
+                    "MB/s": rates and rates[1] / 1e6,
+                    "weight": status.get("weight"),
+                    "apart": status.get("disagreement"),
+                }
             )
-        return table
+        return peer_table(_COLUMNS, rows)
 
 
 def how(code: int) -> str:
@@ -144,7 +148,3 @@ def how(code: int) -> str:
         return f"was ended by {signal.Signals(-code).name}"
     except ValueError:
         return f"was ended by signal {-code}"
-
-
-def _shown(value: Any, form: str) -> str:
-    return "" if value is None else format(value, form)

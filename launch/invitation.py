@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gossip.endpoint import Endpoint
-from gossip.keys import KeyPair
+from gossip.keys import KeyPair, valid_key
 from launch.errors import CommandError
 
 __all__ = ["JOIN", "WATCH", "Invitation", "found", "read_invitation", "write_invitation"]
@@ -50,6 +50,8 @@ def read_invitation(path: Path) -> Invitation:
             raise CommandError(f"{path} can be read by others, and it holds a key: chmod 600 it")
         told: Any = json.loads(path.read_text("utf-8"))
         members = {str(Endpoint.parse(place)): str(key) for place, key in told["members"].items()}
+        if not members or not all(valid_key(key.encode()) for key in members.values() if key):
+            raise ValueError("it names no peers, or one with a key that is none")
         halves = told["keys"]
         keys = None if halves is None else KeyPair(*(half.encode() for half in halves))
     except OSError as error:

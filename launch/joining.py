@@ -57,8 +57,8 @@ def _plan(args: argparse.Namespace, picture: dict[str, Any], invitation: Invitat
     # The one that answered first: it is known to be there. Then the others, should it die meanwhile.
     contacts = sorted(living, key=lambda member: member["endpoint"] != place)
     host = args.bind or route_to(Endpoint.parse(place).host)
-    shared = ("run", "topology", "algorithm", "preset", "seed", "share", "insecure", "join_key", "watch_key")
-    common: dict[str, Any] = {name: setup[name] for name in shared}
+    # As the others do; how many they were at the start is the plan's to say.
+    common: dict[str, Any] = {name: value for name, value in setup.items() if name != "world_size"}
     common |= {
         "incarnation": 1,
         "device": args.device,

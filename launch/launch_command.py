@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from launch.arguments import fault, integer, positive, seconds
+from launch.arguments import fault, integer, port, positive, seconds
 
 __all__ = ["add_parser", "run"]
 
@@ -55,9 +55,10 @@ def _add_who(group: argparse._ArgumentGroup) -> None:
 def _add_how(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--topology", metavar="NAME[:k=v]", help="see 'gossip topologies' (default: one-peer-exponential)")
-    add("--algorithm", metavar="NAME[:k=v]", help="sgp, osgp, dpsgd, adpsgd or local (default: osgp)")
+    add("--algorithm", metavar="NAME[:k=v]", help="sgp, osgp, dpsgd, adpsgd, easgd, local... (default: osgp)")
     add("--preset", metavar="NAME", help="loopback, lan or wan (default: by where the peers are)")
     add("--share", type=fault("share"), metavar="P", help="shards pushed per step, as in 25%% (default: all)")
+    add("--compress", metavar="NAME", help="none, bf16, fp16, int8, int4, or auto: what the link carries in a step")
     add("--seed", type=integer, metavar="S", help="of random topologies, data order and faults (default: 0)")
 
 
@@ -67,6 +68,8 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
     add("--run-dir", type=Path, metavar="DIR", help="metrics, logs and checkpoints (default: runs/DATE-TIME)")
     add("--checkpoint-every", type=integer, metavar="K", help="save every K steps (default: never)")
     add("--tensorboard", action="store_true", default=None, help="write each step's figures for TensorBoard too")
+    add("--metrics-port", type=port, metavar="P", help="figures for Prometheus at P + local rank, 0 for any free port")
+    add("--metrics-bind", metavar="HOST", help="the address where they are served (default: 127.0.0.1)")
     add("--resume", action="store_true", default=None, help="go on from the checkpoints in --run-dir")
     add("--restart", type=integer, metavar="N", help="start a peer that died again, up to N times (default: 0)")
     add("--start-timeout", type=seconds, metavar="T", help="how long peers wait for each other (default: 60s)")

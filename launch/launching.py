@@ -11,6 +11,7 @@ from typing import Any
 
 import topologies
 from gossip import policies, presets
+from gossip.coding import check_codec
 from gossip.faults import Faults, parse_faults, parse_stragglers
 from launch.controller import INTERRUPTED, Controller
 from launch.display import Display
@@ -20,6 +21,7 @@ from launch.hostfile import LOCAL, HostLine, read_hostfile, selected
 from launch.interrupts import interruptible
 from launch.options import Options
 from launch.plan import Plan, Seat, program
+from launch.ports import check_ports
 from launch.run_place import used
 from launch.terminal import output
 from launch.toml import to_toml
@@ -58,12 +60,15 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     schedule = topologies.parse(options.topology, n, seed=options.seed)
     policies.parse(options.algorithm).check(schedule)
     presets.preset(options.preset or "lan")
+    check_codec(options.compress)
     faults = parse_faults(options.fault, n, seed=options.seed)
     parse_stragglers(options.straggler, n)
     if options.tensorboard and any(seat.host.is_local for seat in seats):
         from peers.tensorboard import check_tensorboard  # here, for it imports torch
 
         check_tensorboard()
+    if options.metrics_port >= 0:
+        check_ports(options.metrics_bind, options.metrics_port, seats)
     run_dir = _run_dir(options, all_here=all(seat.host.is_local for seat in seats))
     if not options.module and options.script.endswith(".py") and not Path(options.script).is_file():
         raise CommandError(f"there is no script {options.script}")
@@ -75,6 +80,7 @@ def planned(options: Options) -> tuple[Plan, Faults]:
         "seed": options.seed,
         "device": options.device,
         "share": options.share,
+        "compress": options.compress,
         "checkpoint_every": options.checkpoint_every,
         "tensorboard": options.tensorboard,
         "resume": options.resume,
@@ -83,6 +89,8 @@ def planned(options: Options) -> tuple[Plan, Faults]:
         "stragglers": list(options.straggler),
         "faults": list(options.fault),
     }
+    if options.metrics_port >= 0:
+        common |= {"metrics_port": options.metrics_port, "metrics_bind": options.metrics_bind}
     plan = Plan(
         program(options.script, options.arguments, options.module),
         seats,

@@ -18,7 +18,7 @@ __all__ = ["Lookout", "NobodyAnswers"]
 #: Peers that are asked before it is said that nobody answers.
 _TRIES = 8
 #: Seconds after which it is asked whether there is anybody at all at a place.
-_GLANCE = 1.0
+_GLANCE = 0.5
 
 
 class NobodyAnswers(CommandError):
@@ -55,13 +55,13 @@ class Lookout:
             timeout: seconds that each peer has for its answer, if there is a peer.
         """
         failures = []
-        for _ in range(min(_TRIES, len(self._places))):
+        for place in list(self._places)[:_TRIES]:
             try:
-                picture = read_picture(self._shown(self.place, timeout))
+                picture = read_picture(self._shown(place, timeout))
             except (GossipError, OSError, ValueError) as error:
                 failures.append(str(error))
                 self._close()
-                self._places[self.place] = self._places.pop(self.place)  # to the end
+                self._places[place] = self._places.pop(place)  # to the end
             else:
                 self._learn(picture)
                 return picture

@@ -31,10 +31,14 @@ class Options:
     algorithm: str = "osgp"
     preset: str = ""
     share: float = 1.0
+    compress: str = "none"
     seed: int = 0
     run_dir: str = ""
     checkpoint_every: int = 0
     tensorboard: bool = False
+    #: -1: none.
+    metrics_port: int = -1
+    metrics_bind: str = "127.0.0.1"
     resume: bool = False
     restart: int = 0
     start_timeout: float = 60.0

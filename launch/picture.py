@@ -7,7 +7,6 @@ that was not checked.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from statistics import median_high
@@ -32,6 +31,8 @@ COLUMNS = (
     "bytes_per_second",
     "disagreement",
 )
+#: Whatever is counted or measured is smaller; infinity and NaN are not.
+_LARGEST = 1e300
 _WHOLE = frozenset(["step", "samples", "neighbours"])
 #: Who is in trouble, and who is no member any more.
 TROUBLED, GONE = frozenset(["suspect", "dead"]), frozenset(["dead", "left"])
@@ -46,7 +47,10 @@ def read_picture(body: bytes) -> dict[str, Any]:
     Raises:
         ValueError: it makes no sense.
     """
-    picture: Any = json.loads(body)
+    try:
+        picture: Any = json.loads(body)
+    except RecursionError:
+        raise ValueError("too deep for a picture") from None
     if not isinstance(picture, dict) or not isinstance(picture.get("setup"), dict):
         raise ValueError("not a picture of a swarm")
     texts = [picture.get("version"), *(picture["setup"].get(name) for name in _SHARED)]
@@ -61,7 +65,9 @@ def read_picture(body: bytes) -> dict[str, Any]:
 
 
 def _member(member: Any) -> dict[str, Any]:
-    if not isinstance(member, dict) or member.get("membership") not in _MEMBERSHIPS:
+    if not isinstance(member, dict) or not isinstance(member.get("membership"), str):
+        raise ValueError("not a member")
+    if member["membership"] not in _MEMBERSHIPS:
         raise ValueError("a member in no known state")
     endpoint, key, state = member.get("endpoint"), member.get("key"), member.get("state")
     if not isinstance(endpoint, str) or not isinstance(key, str) or (key and not valid_key(key.encode())):
@@ -88,7 +94,7 @@ def _count(value: Any) -> int:
 def _figure(name: str, value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST < value < _LARGEST:
         raise ValueError(f"{name} is {value!r:.40}")
     return int(value) if name in _WHOLE else value
 

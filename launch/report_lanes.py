@@ -56,7 +56,9 @@ def lanes(run: Run, line: TimeLine, width: int) -> str:
 
 def skipped(run: Run) -> set[str]:
     """Return the kinds of events that get no sign: beyond so many ranks, there is no room for what is frequent."""
-    return {"start", "note"} | (set() if len(run.ranks) <= _FEW else {"warning", "consensus"})
+    return {"start", "note", "metrics", "member", "left", "welcomed"} | (
+        set() if len(run.ranks) <= _FEW else {"warning", "consensus"}
+    )
 
 
 def _thinned(rank: Rank, across: Callable[[float], float], without: set[str]) -> list[tuple[Event, int]]:

@@ -14,6 +14,7 @@ __all__ = ["bytes_of", "events_table", "ranks_table", "samples_of"]
 
 #: Events in the table.
 _EVENTS = 400
+_FREQUENT = ("warning", "member")
 _HEADINGS = (
     "rank", "host", "how it ended", "lives", "steps", "samples", "time in steps", "samples/s", "waited", "sent",
     "received", "weight", "last loss", "rejected",
@@ -49,10 +50,10 @@ def events_table(run: Run, line: TimeLine) -> str:
     """Return what happened, in the order of time."""
     events = sorted((event for rank in run.ranks for event in rank.events), key=lambda one: one.time or 0.0)
     more = sum(rank.more_events for rank in run.ranks)
-    if len(events) > _EVENTS:  # warnings give way first
-        rare = [event for event in events if event.kind != "warning"][:_EVENTS]
+    if len(events) > _EVENTS:  # what all say of each other, and warnings, give way first
+        rare = [event for event in events if event.kind not in _FREQUENT][:_EVENTS]
         chosen = {id(event) for event in rare}
-        chosen |= {id(event) for event in events if event.kind == "warning"} if len(rare) < _EVENTS else set()
+        chosen |= {id(event) for event in events if event.kind in _FREQUENT} if len(rare) < _EVENTS else set()
         kept = [event for event in events if id(event) in chosen][:_EVENTS]
         events, more = kept, more + len(events) - len(kept)
     rows = []

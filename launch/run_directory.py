@@ -28,6 +28,21 @@ _INJECTED = (
     ("cut that was injected ends", "healed"),
     ("each step is made to take", "straggler"),
 )
+#: How an event of several fields is told.
+_TEXTS = {
+    "member": "rank {rank}: {what}; {before} before, now {state}, in life {incarnation}, at {endpoint}",
+    "rejected": "{reason} from {origin}, {count} so far: {text}",
+    "reincarnated": "goes on in life {incarnation}; a weight of {written_off} was written off",
+    "left": "a weight of {written_off} was written off",
+    "welcomed": "let in by a swarm of {members}",
+}
+
+
+class _Known(dict[str, Any]):
+    """The fields of an event, a question mark for those that it does not have."""
+
+    def __missing__(self, name: str) -> str:
+        return "?"
 
 
 @dataclass(frozen=True)
@@ -149,6 +164,9 @@ def _event(rank: int, line: dict[str, Any], *, again: bool) -> Event:
         text = f"on {line.get('host', 'a host without a name')}"
     elif kind == "injected":
         kind = "note" if "not injected" in text else next((name for words, name in _INJECTED if words in text), kind)
+    elif kind in _TEXTS:
+        shown = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in line.items()}
+        text = _TEXTS[kind].format_map(_Known(shown))
     apart = _number(line.get("disagreement"))
     if kind == "consensus" and apart is not None:
         text = f"disagreement {apart:.2g}"

@@ -23,7 +23,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "status",
-        help="look at a swarm that runs, once; as JSON for scripts",
+        help="how a swarm does, once; as JSON for scripts",
         description="Show who is in a swarm and how each one does.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -34,7 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "watch",
-        help="look at a swarm that runs: a live table, through any of its peers",
+        help="a live table of a swarm, from any of its peers",
         description="Show who is in a swarm and how each one does, again and again, until Ctrl-C.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -69,22 +69,19 @@ def watch(
 ) -> int:
     """Look until nobody answers, or Ctrl-C; return the exit code."""
     seen: View = _Screen(console) if console.is_terminal else _Lines(console)
-    looked_through = ""
-    with Lookout(invitation) as lookout, seen:
-        while True:
-            try:
+    through = ""
+    try:
+        with Lookout(invitation) as lookout, seen:
+            while True:
                 picture = lookout.look(timeout)
-            except NobodyAnswers as error:
-                break_ = str(error)
-                break
-            if looked_through not in ("", lookout.place):
-                seen.tell(f"{looked_through} does not answer any more; going on through {lookout.place}")
-            looked_through = lookout.place
-            seen.show(picture, looked_through)
-            pause(every)
-    if looked_through:
-        break_ = f"nobody answers any more: the swarm has ended, or it cannot be reached from here. {break_}"
-    return _nobody(break_)
+                if through not in ("", lookout.place):
+                    seen.tell(f"{through} does not answer any more; going on through {lookout.place}")
+                through = lookout.place
+                seen.show(picture, through)
+                pause(every)
+    except NobodyAnswers as error:
+        since = "nobody answers any more: the swarm has ended, or it cannot be reached from here. " if through else ""
+        return _nobody(f"{since}{error}")
 
 
 def _nobody(error: str) -> int:
@@ -208,7 +205,8 @@ def _headline(picture: dict[str, Any], place: str) -> Text:
         parts.append(f"step {min(steps)} to {max(steps)}" if min(steps) < max(steps) else f"step {steps[0]}")
     if losses:
         parts.append(f"loss {sum(losses) / len(losses):.4f}")
-    parts.append(f"{sum(member['samples_per_second'] or 0 for member in living):.0f} samples/s")
+    rates = [member["samples_per_second"] or 0 for member in living if member["membership"] not in TROUBLED]
+    parts.append(f"{sum(rates):.0f} samples/s")
     if picture.get("cut_short"):
         parts.append("too many members to show all")
     return Text(f"{picture['setup']['run']}: {'; '.join(parts)}; by rank {picture['shown_by']} at {place}")

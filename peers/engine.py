@@ -49,7 +49,19 @@ _PAUSE = 0.005
 #: Bytes per second that a link carries, at least, when a peer that leaves hands its mass over.
 _SLOW_LINK = 12.5e6
 #: What a newcomer has to do as the others do.
-_SHARED = ("run", "world_size", "topology", "algorithm", "preset", "seed", "share", "insecure", "join_key", "watch_key")
+_SHARED = (
+    "run",
+    "world_size",
+    "topology",
+    "algorithm",
+    "preset",
+    "seed",
+    "share",
+    "compress",
+    "insecure",
+    "join_key",
+    "watch_key",
+)
 #: Seconds for which who has another model goes on telling, so that the others hear it as well.
 _LAST_WORDS = 1.5
 
@@ -119,7 +131,7 @@ class Engine:
             Mass(replica.layout, replica.arrays, owner=owner),
             Roster({**dict.fromkeys(known, 0), setup.rank: setup.incarnation}, schedules),
             policy,
-            replace(preset.settings, share=setup.share),
+            replace(preset.settings, share=setup.share, compress=setup.compress),
             turns=turns if turns is not None and len(turns) == replica.layout.shards else None,
             now=now,
             membership=Membership(me, preset.membership, setup.seed, now, known),
@@ -131,6 +143,8 @@ class Engine:
         self._model = Agreement(replica.fingerprint, setup.rank)
         self._lines = ModelLines(setup.rank, replica.lines)
         self.rows = Rows(setup.rank)
+        #: How parcels go out.
+        self.compressing = setup.compress
         self._welcomed = False
         self._expelled = ""
         self._annex: bytes | None = None
@@ -377,6 +391,8 @@ class Engine:
                 self.bulletin.wake()
             case events.Looked(endpoint, key):
                 self.driver.post(events.Show(endpoint, key, self.picture()))
+            case events.Compressing(choice):
+                self.compressing = str(choice)
             case events.Adopted(annex):
                 self._annex = annex
                 self.bulletin.wake()

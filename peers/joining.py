@@ -18,6 +18,7 @@ from gossip.routes import route_to
 from gossip.transport import ZmqTransport, new_keys
 from peers.cards import Card, CardTable, Channel, FixedTable, StoreTable
 from peers.injection import Boundary, disturbed
+from peers.metrics import Metrics
 from peers.peer import Peer, device_of
 from peers.records import Records
 from peers.setup import Setup, from_environment
@@ -53,7 +54,9 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     device_of(setup)  # what is wrong with the settings shows before anything is opened
     table, setup = _table(setup, channel)
     transport = _transport(setup)
+    metrics = None
     try:
+        metrics = Metrics(setup) if setup.metrics_port >= 0 else None
         public = None if setup.keys is None else setup.keys.public
         card = Card(setup.rank, transport.endpoint, public)
         cards = table.exchange(card)
@@ -69,6 +72,8 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         preset = presets.preset(setup.preset or _suitable(places), setup.run)
     except BaseException:
         transport.close()
+        if metrics is not None:
+            metrics.close()
         raise
     disturbance, network = disturbed(transport, setup.rank, faults)
     records = Records(
@@ -79,6 +84,10 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         tensorboard=setup.tensorboard,
     )
     records.event(event="start", incarnation=setup.incarnation, host=socket.gethostname(), peers=setup.world_size)
+    if metrics is not None:
+        records.event(event="metrics", text=f"served at http://{metrics.endpoint}/metrics")
+        if not setup.metrics_port:  # otherwise it is known where they are
+            _log.warning("rank %d: metrics are at http://%s/metrics", setup.rank, metrics.endpoint)
 
     def tell(sentence: str) -> None:
         _log.warning("rank %d: %s", setup.rank, sentence)
@@ -94,7 +103,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         elapsed=setup.elapsed,
         killed=setup.killed,
     )
-    return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel)
+    return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel, metrics=metrics)
 
 
 def _told(channel: Channel) -> Setup:

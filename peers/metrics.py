@@ -125,7 +125,9 @@ def _of_engine(engine: Engine) -> Iterator[Metric]:
     yield _counters("rejected_frames", "Frames that were thrown away.", "reason", reasons)
     fates = {label: counts.get(what, 0) for label, what in _FATES.items()}
     yield _counters("parcels", "Parcels of others booked or refused; own ones released or taken back.", "fate", fates)
-    yield _counter("not_finite_shards", "Pushes that NaN or infinity in the own values held up.", counts.get("NotFinite", 0))
+    yield _counter(
+        "not_finite_shards", "Pushes that NaN or infinity in the own values held up.", counts.get("NotFinite", 0)
+    )
 
 
 def _gauge(name: str, told: str, value: float) -> Metric:

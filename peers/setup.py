@@ -41,6 +41,8 @@ class Setup:
     device: str = "auto"
     #: The share of the shards that is pushed in a step.
     share: float = 1.0
+    #: The codec of parcels: none, bf16, fp16, int8, int4, or auto, by what the link carries.
+    compress: str = "none"
     #: Where metrics, logs and checkpoints go; empty: nowhere.
     run_dir: str = ""
     #: Save a checkpoint every so many steps, 0 for never, and keep so many of them.
@@ -101,8 +103,8 @@ class Setup:
             raise SettingsError("checkpoints come every 0 (never) or more steps, and at least one is kept")
         if (self.checkpoint_every or self.resume) and not self.run_dir:
             raise SettingsError("checkpoints need a place: say run_dir")
-        if not -1 <= self.metrics_port + max(0, self.local_rank if self.metrics_port > 0 else 0) <= 65535:
-            raise SettingsError(f"metrics_port is 0 to 65535, the local rank added, or -1, not {self.metrics_port}")
+        if not -1 <= self.metrics_port + (self.local_rank if self.metrics_port > 0 else 0) <= 65535:
+            raise SettingsError(f"metrics_port is 0 to 65535 with the local rank added, or -1, not {self.metrics_port}")
         if self.tensorboard and not self.run_dir:
             raise SettingsError("TensorBoard's files need a place: say run_dir")
 

@@ -50,9 +50,11 @@ class Rows:
         unknown = values.keys() - set(COLUMNS)
         if unknown:
             raise ValueError(f"no column {sorted(unknown)}")
+        # One figure that is not finite, and the others would throw the whole row away.
+        known = {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
         self._number += 1
         with self._lock:
-            self._rows[self._rank] = [self._rank, incarnation, self._number, *map(values.get, COLUMNS)]
+            self._rows[self._rank] = [self._rank, incarnation, self._number, *map(known.get, COLUMNS)]
 
     def all(self) -> dict[int, dict[str, Any]]:
         """Return what is known of each rank, by column."""
@@ -93,7 +95,9 @@ class Rows:
 
 
 def _makes_sense(row: Any) -> bool:
-    if not isinstance(row, list) or len(row) != 3 + len(COLUMNS) or row[-1] not in _WORDS | {None}:
+    if not isinstance(row, list) or len(row) != 3 + len(COLUMNS):
+        return False
+    if row[-1] is not None and not (isinstance(row[-1], str) and row[-1] in _WORDS):
         return False
     if not all(type(value) is int and 0 <= value < 1 << 53 for value in row[:3]):
         return False

@@ -314,14 +314,16 @@ class Membership:
                 self._have_compared()
 
     def _compare(self, origin: int, sums: bytes, answer: bool, now: float) -> None:
-        differing = self._opinions.table.differing(sums)
-        if answer and sums == self._opinions.table.digest():  # that we have nothing to give is not enough
+        equal = sums == self._opinions.table.digest()
+        # What we hold where the tables differ. It may be nothing: then it is the other that has something to tell.
+        differing = [] if equal else self._opinions.table.differing(sums)
+        if equal and answer:
             self._have_compared()
         if differing or not answer:
             self._post.hand_over(origin, differing)
-        if differing and not answer:
+        if not equal and not answer:
             self._say_digest(origin, answer=True)
-        if differing:
+        if not equal:
             self._timers.sooner("sync", now + self._settings.interval)
 
     def _have_compared(self) -> None:

@@ -60,7 +60,7 @@ class MembershipSettings:
         for field in fields(self):
             if not 0 < getattr(self, field.name) < math.inf:
                 raise SettingsError(f"{field.name} is above 0: {getattr(self, field.name)}")
-        if not self.timeout_floor <= self.timeout_ceiling <= self.interval / 3:
+        if not self.timeout_floor <= self.timeout_ceiling or self.timeout_ceiling * 3 > self.interval * (1 + 1e-9):
             raise SettingsError(
                 "a probe, a probe by others and their answer fit into the interval: timeout_floor <= timeout_ceiling "
                 f"<= interval / 3, not {self.timeout_floor}, {self.timeout_ceiling}, {self.interval}"

@@ -12,16 +12,42 @@ from typing import Any
 from gossip.errors import SettingsError
 from gossip.policies.adpsgd import ADPSGD
 from gossip.policies.dpsgd import DPSGD
+from gossip.policies.easgd import EASGD
+from gossip.policies.gossip_pull import GossipPull
+from gossip.policies.gossip_push import GossipPush
 from gossip.policies.local import Local
+from gossip.policies.noloco import NoLoCo
 from gossip.policies.osgp import OSGP
 from gossip.policies.policy import Policy
 from gossip.policies.sgp import SGP
+from gossip.policies.slowmo import SlowMo
+from gossip.policies.ssd import SSD
 from topologies.errors import BadParameter
 from topologies.spec import convert, parameters_of, split, suggest
 
-__all__ = ["ADPSGD", "DPSGD", "OSGP", "SGP", "Local", "Policy", "get", "names", "parse", "summary"]
+__all__ = [
+    "ADPSGD",
+    "DPSGD",
+    "EASGD",
+    "OSGP",
+    "SGP",
+    "SSD",
+    "GossipPull",
+    "GossipPush",
+    "Local",
+    "NoLoCo",
+    "Policy",
+    "SlowMo",
+    "get",
+    "names",
+    "parse",
+    "summary",
+]
 
-_ALGORITHMS: dict[str, type[Policy]] = {policy.name: policy for policy in (SGP, OSGP, ADPSGD, DPSGD, Local)}
+_ALGORITHMS: dict[str, type[Policy]] = {
+    policy.name: policy
+    for policy in (SGP, OSGP, ADPSGD, DPSGD, EASGD, GossipPush, GossipPull, Local, SlowMo, NoLoCo, SSD)
+}
 
 
 def names() -> list[str]:

@@ -11,7 +11,7 @@ Use it when peers are unequal: everybody runs at its own speed.
 
 from __future__ import annotations
 
-from gossip.policies.policy import Policy
+from gossip.policies.policy import Policy, momentum_option
 
 __all__ = ["ADPSGD"]
 
@@ -21,3 +21,6 @@ class ADPSGD(Policy):
 
     name = "adpsgd"
     pairwise = True
+
+    def __init__(self, *, momentum: str = "own") -> None:
+        self.momentum = momentum_option(self.name, momentum)

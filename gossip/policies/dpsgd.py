@@ -10,7 +10,7 @@ Use it to reproduce the method of the paper, or where an algorithm on top wants 
 
 from __future__ import annotations
 
-from gossip.policies.policy import Policy, require_symmetric
+from gossip.policies.policy import Policy, momentum_option, require_symmetric
 from topologies import Schedule
 
 __all__ = ["DPSGD"]
@@ -21,6 +21,9 @@ class DPSGD(Policy):
 
     name = "dpsgd"
     lag = 0
+
+    def __init__(self, *, momentum: str = "own") -> None:
+        self.momentum = momentum_option(self.name, momentum)
 
     def check(self, schedule: Schedule) -> None:
         """Refuse a schedule that is not symmetric."""

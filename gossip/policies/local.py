@@ -11,7 +11,7 @@ bytes and keeps replicas closer together; this has fewer messages, and fewer mom
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy
+from gossip.policies.policy import Policy, momentum_option
 
 __all__ = ["Local"]
 
@@ -21,10 +21,11 @@ class Local(Policy):
 
     name = "local"
 
-    def __init__(self, *, h: int = 8, tau: int = 1) -> None:
+    def __init__(self, *, h: int = 8, tau: int = 1, momentum: str = "own") -> None:
         if h < 1:
             raise SettingsError(f"local: h is the number of steps from one push to the next, 1 or more, not {h}")
         if tau < 0:
             raise SettingsError(f"local: tau is how many turns late a parcel may be, 0 or more, not {tau}")
         self.every = h
         self.lag = tau
+        self.momentum = momentum_option(self.name, momentum)

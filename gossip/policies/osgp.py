@@ -10,7 +10,7 @@ tau steps old when they arrive.
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy
+from gossip.policies.policy import Policy, momentum_option
 
 __all__ = ["OSGP"]
 
@@ -20,7 +20,8 @@ class OSGP(Policy):
 
     name = "osgp"
 
-    def __init__(self, *, tau: int = 1) -> None:
+    def __init__(self, *, tau: int = 1, momentum: str = "own") -> None:
         if tau < 0:
             raise SettingsError(f"osgp: tau is how many turns late a parcel may be, 0 or more, not {tau}")
         self.lag = tau
+        self.momentum = momentum_option(self.name, momentum)

@@ -6,10 +6,32 @@ to wait for. It holds no state and touches no mass; the core does the moving, so
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gossip.errors import SettingsError
 from topologies import Schedule
 
-__all__ = ["Policy"]
+__all__ = ["Outer", "Policy"]
+
+#: What becomes of the optimizer's momentum buffers.
+_MOMENTA = ("own", "mixed", "quasi-global")
+
+
+class Outer(NamedTuple):
+    """An outer step after each exchange: u <- decay u + (z0 - z), z <- z0 - rate u, with z0 the value after the last."""
+
+    decay: float
+    rate: float
+
+    @classmethod
+    def checked(cls, policy: str, given: dict[str, float]) -> Outer:
+        """Return the outer step with these two parameters, decay and rate as the policy calls them."""
+        (decay_name, decay), (rate_name, rate) = given.items()
+        if not 0 <= decay < 1:
+            raise SettingsError(f"{policy}: {decay_name} is the outer momentum, from 0 to below 1, not {decay}")
+        if not 0 < rate <= 10:
+            raise SettingsError(f"{policy}: {rate_name} is the outer rate, above 0 and at most 10, not {rate}")
+        return cls(decay, rate)
 
 
 class Policy:
@@ -23,6 +45,24 @@ class Policy:
     every = 1
     #: Whether the receiver answers a push with the same fraction of its own mass.
     pairwise = False
+    #: Whether mass is asked for instead of pushed.
+    pulls = False
+    #: What goes to each neighbour of a turn instead of what the schedule says; None: what it says.
+    fraction: float | None = None
+    #: The outer step after each exchange, if there is one.
+    outer: Outer | None = None
+    #: The part of each move that is the swarm's direction, in steps without an exchange.
+    blend = 0.0
+    #: What becomes of the optimizer's momentum: own, mixed or quasi-global.
+    momentum = "own"
+
+    def exchanges(self, step: int) -> bool:
+        """Whether the step, counted from 1, ends in an exchange."""
+        return step % self.every == 0
+
+    def step_of(self, turn: int) -> int:
+        """Return the step with which so many turns have been taken."""
+        return turn * self.every
 
     def check(self, schedule: Schedule) -> None:
         """Raise an error that says what to use instead, if the schedule does not suit."""
@@ -32,6 +72,28 @@ class Policy:
         if self.lag is None or turn < self.lag:
             return None
         return turn - self.lag
+
+
+def momentum_option(policy: str, momentum: str) -> str:
+    """Return what users say is to become of the optimizer's momentum, if there is such a thing."""
+    if momentum not in _MOMENTA:
+        raise SettingsError(f"{policy}: momentum is {', '.join(_MOMENTA[:-1])} or {_MOMENTA[-1]}, not {momentum}")
+    return momentum
+
+
+def require_pairs(policy: str, schedule: Schedule) -> None:
+    """Raise unless each rank swaps halves with one other at most, in each step of a period or the first few."""
+    for step in range(min(schedule.period or 8, 64)):
+        for rank in range(min(schedule.n, 256)):
+            edges = schedule.out_edges(rank, step)
+            for other, fraction in edges:
+                back = schedule.out_edges(other, step)
+                if len(edges) > 1 or abs(fraction - 0.5) > 1e-9 or [one for one, _ in back] != [rank]:
+                    raise SettingsError(
+                        f"{policy} needs pairs that swap halves, and in step {step} of {schedule.name} rank {rank} "
+                        f"sends {fraction:.3g} to {other}, which is no such pair; use random-matching, or "
+                        "one-peer-hypercube for 2, 4, 8, ... peers, or another algorithm: slowmo takes any topology"
+                    )
 
 
 def require_symmetric(policy: str, schedule: Schedule) -> None:

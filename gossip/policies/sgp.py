@@ -10,7 +10,7 @@ Use it when peers are about equally fast and steps should see fresh parameters.
 
 from __future__ import annotations
 
-from gossip.policies.policy import Policy
+from gossip.policies.policy import Policy, momentum_option
 
 __all__ = ["SGP"]
 
@@ -20,3 +20,6 @@ class SGP(Policy):
 
     name = "sgp"
     lag = 0
+
+    def __init__(self, *, momentum: str = "own") -> None:
+        self.momentum = momentum_option(self.name, momentum)

@@ -191,8 +191,8 @@ class Accounts:
             else:  # it lives on with its receiver
                 self._add(self._off, parcel, 1)
                 self._write_off(parcel, -1)
-        # With the receiver its copy goes, and the sender's lives on; with the sender what it took back, and the receiver's
-        # lives on. Should the sender have passed it on before, then somebody will fence the receiver yet.
+        # With the receiver its copy goes, and the sender's lives on; with the sender what it took back, and the
+        # receiver's lives on. Should the sender have passed it on before, then somebody will fence the receiver yet.
         for key in [key for key, parcel in self._contested.items() if address in (parcel.origin, parcel.destination)]:
             parcel = self._contested.pop(key)
             self._add(self._off, parcel, 1)

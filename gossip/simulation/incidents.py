@@ -108,8 +108,8 @@ class Incidents:
 
     def _leave(self, rank: int) -> None:
         process = self._swarm.processes.get(rank)
-        if process is None or not process.alive or process.leaves:
-            return
+        if process is None or process.leaves or not self._swarm.runs(rank, process, partial(self._leave, rank)):
+            return  # one that stands still leaves once it goes on
         process.leaves = True
         self._note(f"leave {rank}")
         self._swarm.feed(rank, events.Leave())

@@ -25,8 +25,8 @@ STEP = 0.25
 FALSE_DEATH = 9.0
 #: Virtual seconds in which a swarm of a few comes to rest, whatever happened to it: several revisits and syncs.
 CALM = 60.0
-#: More than ten times what any of these runs needs: something goes round in circles.
-LIVELOCK = 100_000
+#: Several times what any of these runs needs: something goes round in circles.
+LIVELOCK = 40_000
 KINDS = ("join", "leave", "death", "false-death", "cut", "restart")
 
 

@@ -1,0 +1,1 @@
+"""The fault matrix: swarms of real processes, one fault each, and figures that must hold. See docs/chaos.md."""

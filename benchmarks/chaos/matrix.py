@@ -1,0 +1,8 @@
+"""All rows: importing this declares them, in the order in which they are shown."""
+
+from __future__ import annotations
+
+from benchmarks.chaos import deaths
+from benchmarks.chaos.rows import ROWS
+
+__all__ = ["ROWS", "deaths"]

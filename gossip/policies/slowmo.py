@@ -1,0 +1,36 @@
+"""Slow momentum: local steps, push-sum with every h-th of them, then a step of an outer momentum.
+
+Wang, Tantia, Ballas, Rabbat, "SlowMo: Improving Communication-Efficient Distributed SGD with Slow Momentum", 2019,
+arXiv:1910.00643; with averaging over all it is BMUF (Chen, Huo 2016). With z0 the value after the last outer step and
+z the one that was just mixed:
+
+    u <- beta u + (z0 - z)        z <- z0 - alpha u
+
+In the paper the difference is divided by the learning rate in the first formula and multiplied by it in the second.
+Where the rate does not change in between that is the same; here it stays in the difference, so that any optimizer will
+do. With beta = 0 and alpha = 1 it is `local`. The exchange is that of sgp: it waits for the turn's parcels, so that
+the outer step sees what they bring. A parcel that is late all the same is merged whenever it comes, and the next outer
+step sees that. The outer step moves z and gives no mass away, as a step of the optimizer: it cannot lose any.
+
+Use it in the place of `local`: it has the same traffic, and better models in all of the paper's tables.
+"""
+
+from __future__ import annotations
+
+from gossip.errors import SettingsError
+from gossip.policies.policy import Outer, Policy
+
+__all__ = ["SlowMo"]
+
+
+class SlowMo(Policy):
+    """PushSum after every ``h`` local steps, then outer momentum ``beta`` with the outer rate ``alpha``."""
+
+    name = "slowmo"
+    lag = 0
+
+    def __init__(self, *, h: int = 8, beta: float = 0.7, alpha: float = 1.0) -> None:
+        if h < 1:
+            raise SettingsError(f"slowmo: h is the number of steps from one push to the next, 1 or more, not {h}")
+        self.every = h
+        self.outer = Outer.checked(self.name, {"beta": beta, "alpha": alpha})

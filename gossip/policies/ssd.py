@@ -1,0 +1,57 @@
+"""Synchronous steps to warm up, then a synchronous step in k, and between them the others' direction beside one's own.
+
+"SSD-SGD: Communication Sparsification for Distributed Deep Learning Training", 2020, arXiv:2012.05396 (SSD: several
+steps delay), with push-sum in the place of its server. For the first ``warmup`` steps this is sgp. Then peers
+exchange with every k-th step only, and on the k - 1 steps between, which are local, the optimizer's move u becomes
+
+    (1 - b) u + b d        b = 1/2
+
+where d is the swarm's mean move per step over the last period: the change of the mixed z from the exchange before the
+last to the last, divided by the steps in between (the paper's constant C, k times the learning rate, which follows
+from the exchanges by itself). If the rate has changed since, d is scaled by the ratio.
+
+Why these factors. Let u' be the mean of all peers' u, which changes slowly from one period to the next.
+
+- Over peers the mean of a local move is (1 - b) u' + b d. In a period d becomes p d + (1 - p) u' with p = b (k - 1) / k,
+  so d tends to u': factors that add up to 1 leave the length of a step as it is, whatever k. (In the paper the server
+  is sent every gradient and overwrites what was done locally, so that its factors, 2 and 0.5, need not add up. Here
+  the local moves are what is mixed, and other factors would be a learning rate in disguise.)
+- What takes replicas apart is u - u', and that is scaled by 1 - b: a half of the drift, a quarter of its square.
+- d is behind u' by p / (1 - p) periods, always less than one for b = 1/2. A larger b takes off more of the drift,
+  and follows later: by up to b / (1 - b) periods.
+
+With k = 1, and as long as it warms up, it is sgp to the last bit.
+
+Use it where a link carries a model every few steps and peers' data differ, so that `local` drifts apart.
+"""
+
+from __future__ import annotations
+
+from gossip.errors import SettingsError
+from gossip.policies.policy import Policy
+
+__all__ = ["SSD"]
+
+
+class SSD(Policy):
+    """PushSum with every step of a ``warmup``, then with every ``k``-th, half the others' direction in between."""
+
+    name = "ssd"
+    lag = 0
+    blend = 0.5
+
+    def __init__(self, *, k: int = 4, warmup: int = 100) -> None:
+        if k < 1:
+            raise SettingsError(f"ssd: k is the number of steps from one exchange to the next, 1 or more, not {k}")
+        if warmup < 0:
+            raise SettingsError(f"ssd: warmup is the number of steps that all exchange, 0 or more, not {warmup}")
+        self.every = k
+        self._warmup = warmup
+
+    def exchanges(self, step: int) -> bool:
+        """Whether the step, counted from 1, ends in an exchange."""
+        return step <= self._warmup or super().exchanges(step - self._warmup)
+
+    def step_of(self, turn: int) -> int:
+        """Return the step with which so many turns have been taken."""
+        return min(turn, self._warmup) + super().step_of(max(0, turn - self._warmup))
