@@ -52,8 +52,9 @@ class Gossip:
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
         """Attach; the model stays what it is."""
         self.peer.attach(model, optimizer)
-        moves = self.peer._moves
-        assert moves is not None
+        stepping = self.peer._stepping
+        assert stepping is not None
+        moves = stepping.moves
         stretch = moves._stretch
 
         def watched(shard: int) -> float:

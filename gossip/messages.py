@@ -15,6 +15,8 @@
 - `Look`: show me how the swarm does. From anybody who may look, a member or not. `Shown`: this is how.
 - `Want`: I am new; give me this piece of the state.
 - `Piece`: here it is. Unlike a parcel it is a copy, no mass: it may come twice, or not at all.
+- `Enter`: this is where I stand; for the exchanges of `gossip.collective`, which need everybody.
+- `Lack`: I lack these parts of one. `Chunk`: here is a part; as a piece, it is a copy.
 
 Every message names who sends it in which incarnation, and for whom in which. An answer counts only between the
 incarnations that the parcel went between: a peer that restarted knows nothing of what it received in a former life and
@@ -24,6 +26,7 @@ must not answer for it, and sequences start again from 0 with each.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 from gossip.codecs import Payload
@@ -34,8 +37,11 @@ __all__ = [
     "Ack",
     "Address",
     "Bye",
+    "Chunk",
+    "Enter",
     "Fence",
     "Hello",
+    "Lack",
     "Look",
     "Message",
     "News",
@@ -47,6 +53,7 @@ __all__ = [
     "Roll",
     "Settled",
     "Shown",
+    "Subject",
     "Want",
 ]
 
@@ -226,6 +233,79 @@ class Piece:
     values: Values
 
 
+class Subject(IntEnum):
+    """What a chunk is a part of."""
+
+    PLAN = 0  #: a vector on its way through the plan of a reduction
+    RESULT = 1  #: the sum that a round ended with
+    STATE = 2  #: all that a newcomer to a group has to have
+    MOVE = 3  #: what a worker's step did to its model, for the centre
+    MODEL = 4  #: the centre's model, for a worker
+
+
+@dataclass(frozen=True)
+class Enter:
+    """Where the origin stands in a group: it counts for the group whose digest it names."""
+
+    origin: Address
+    destination: Address
+    digest: int
+    #: How often the origin has begun or ceased to take part, and whether it does.
+    stint: int
+    active: bool
+    #: The round that it comes to next, and whether its state is that of the group at that round.
+    round: int
+    veteran: bool
+    #: A hash of its state, where it is no veteran; 0: not known.
+    seal: int
+    #: Whether it answers the destination's own, and wants no answer itself.
+    answers: bool
+
+
+@dataclass(frozen=True)
+class Lack:
+    """The origin lacks these parts, each a step and an index, of what the destination has or had."""
+
+    origin: Address
+    destination: Address
+    subject: Subject
+    round: int
+    digest: int
+    wanted: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A part of a vector, of a sum or of a state."""
+
+    origin: Address
+    destination: Address
+    subject: Subject
+    round: int
+    digest: int
+    #: Of a plan, the step of it; of a sum, how many were added up; of a state or model, how many chunks there are.
+    step: int
+    index: int
+    values: Values
+
+
 Message = (
-    Parcel | Ack | Refusal | Pass | Hello | Fence | Bye | News | Want | Piece | Roll | Settled | Look | Shown | Pull
+    Parcel
+    | Ack
+    | Refusal
+    | Pass
+    | Hello
+    | Fence
+    | Bye
+    | News
+    | Want
+    | Piece
+    | Roll
+    | Settled
+    | Look
+    | Shown
+    | Pull
+    | Enter
+    | Lack
+    | Chunk
 )

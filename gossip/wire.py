@@ -23,6 +23,7 @@
     shown     ... nothing more; the body is for the layers above
     want      ... piece
     piece     ... piece, pieces, turn, dtype ("uint8" for the annex), length of the body in bytes
+    enter, lack, chunk    see `gossip.chunk_frames`
 
 Everything that arrives is hostile until shown otherwise. Lengths are checked before anything is decoded, msgpack is
 given hard limits, every field is checked for its exact type and range, and values are views of the received
@@ -40,6 +41,7 @@ import msgpack
 import numpy as np
 import xxhash
 
+from gossip import chunk_frames
 from gossip.blocks import Values, inspect
 from gossip.coding import trusted
 from gossip.endpoint import Endpoint
@@ -50,8 +52,11 @@ from gossip.messages import (
     Ack,
     Address,
     Bye,
+    Chunk,
+    Enter,
     Fence,
     Hello,
+    Lack,
     Look,
     Message,
     News,
@@ -100,7 +105,10 @@ _INT_LIMIT = 2**53
     _LOOK,
     _SHOWN,
     _PULL,
-) = range(15)
+    _ENTER,
+    _LACK,
+    _CHUNK,
+) = range(18)
 _COMMON = 7
 _FIELDS = {
     _PARCEL: _COMMON + 8,
@@ -118,8 +126,11 @@ _FIELDS = {
     _LOOK: _COMMON,
     _SHOWN: _COMMON,
     _PULL: _COMMON + 3,
+    _ENTER: _COMMON + 7,
+    _LACK: _COMMON + 3,
+    _CHUNK: _COMMON + 6,
 }
-_WITH_BODY = (_PARCEL, _NEWS, _PIECE, _ROLL, _LOOK, _SHOWN)
+_WITH_BODY = (_PARCEL, _NEWS, _PIECE, _ROLL, _LOOK, _SHOWN, _LACK, _CHUNK)
 
 assert sys.byteorder == "little", "values go over the wire as they are in memory, which must be little-endian"
 
@@ -168,6 +179,9 @@ class Codec:
             values = message.values.view(np.uint8).data
             more = [message.piece, message.pieces, message.turn, message.values.dtype.name, len(values)]
             return _sealed(common + more, values)
+        if isinstance(message, Enter | Lack | Chunk):
+            fields, body = chunk_frames.encoded(message)
+            return _sealed(common + fields, body)
         if isinstance(message, News):
             return _sealed([*common, len(message.updates)], memoryview(message.updates + message.body))
         if isinstance(message, Roll | Shown):
@@ -224,6 +238,14 @@ class Codec:
             if type(fields[9]) is not float or not 0 < fields[9] < 1:
                 raise Rejected(Reason.MALFORMED, f"wants {fields[9]!r:.40} of our mass", origin.rank)
             return Pull(origin, destination, turn, shard, fields[9])
+        if kind == _ENTER:
+            return chunk_frames.decoded_enter(origin, destination, fields[_COMMON:])
+        if kind == _LACK:
+            return chunk_frames.decoded_lack(origin, destination, fields[_COMMON:], _words(origin.rank, body, seal))
+        if kind == _CHUNK:
+            chunk = chunk_frames.decoded_chunk(origin, destination, fields[_COMMON:], body)
+            _check_seal(xxhash.xxh3_64_intdigest(chunk.values.data), seal, origin.rank)
+            return chunk
         if kind == _PASS:
             turn, shard = _count(fields[7], "turn", origin.rank), self._shard(fields[8], origin.rank)
             return Pass(origin, destination, turn, shard)
@@ -328,6 +350,9 @@ _KINDS: dict[type, int] = {
     Look: _LOOK,
     Shown: _SHOWN,
     Pull: _PULL,
+    Enter: _ENTER,
+    Lack: _LACK,
+    Chunk: _CHUNK,
 }
 _BARE: dict[int, type[Hello] | type[Fence] | type[Bye] | type[Settled]] = {
     _HELLO: Hello,

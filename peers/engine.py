@@ -98,6 +98,7 @@ class Engine:
         tell: Callable[[str], None],
         note: Callable[..., None],
         turns: list[int] | None = None,
+        step: int = 0,
     ) -> None:
         """Start the gossip thread; the values are the trainer's until `gather`.
 
@@ -110,11 +111,12 @@ class Engine:
             tell: is called, in any thread, with a sentence that the user should read.
             note: is called, in any thread, with the fields of an event for the records.
             turns: where in the schedule each shard was at the checkpoint.
+            step: how many steps there were before it.
         """
         self._setup = setup
         self._replica = replica
         self._tell = tell
-        policy = policies.parse(setup.algorithm)
+        self._policy = policy = policies.parse(setup.algorithm)
         schedules = plan(setup.topology, setup.seed, setup.world_size)
         policy.check(schedules(setup.world_size))
         # Parcels are copied into memory that peers on this host, if there are any, can read.
@@ -136,6 +138,10 @@ class Engine:
             now=now,
             membership=Membership(me, preset.membership, setup.seed, now, known),
         )
+        # When to exchange is a matter of the step.
+        self.core.step = step
+        #: The shards that were exchanged with the last step.
+        self.exchanged: set[int] = set()
         self.chronicle = Chronicle(known, replica.layout.shards, tell, note, newcomer=bool(setup.incarnation))
         self.driver = Driver(self.core, transport, listen=self._listen)
         self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), tell)
@@ -181,6 +187,8 @@ class Engine:
         self.bulletin.add("status", self.rows)
         donors = self._newcomers_donors() if self._setup.incarnation else self._founders_donors()
         adopted = None if has_state or not donors else self._adopt(donors)
+        if adopted is not None:  # from now on it exchanges when the others do, as far as turns tell
+            self.core.step = self._policy.step_of(round(max(self.core.turns) / self._setup.share))
         self.driver.post(events.Donate(annex if adopted is None else adopted))
         self._reach("state")
         if not self._setup.incarnation:
@@ -266,6 +274,11 @@ class Engine:
         """Whether anything has arrived that is not merged yet."""
         return self.core.inbox.nbytes > 0
 
+    @property
+    def exchanges(self) -> bool:
+        """Whether the next step will end in an exchange."""
+        return self._policy.exchanges(self.core.step + 1)
+
     def stretch(self, shard: int) -> float:
         """Return the own mass with what is on its way of it, relative to the mass that is held."""
         weight = self.core.mass.weights[shard]
@@ -299,9 +312,11 @@ class Engine:
         """Hand a finished step over; return how many seconds that took."""
         self._check()
         began = time.monotonic()
+        turns = list(self.core.turns)
         self._replica.lend()
         self.driver.step()
         self._replica.reclaim()
+        self.exchanged = {shard for shard, turn in enumerate(self.core.turns) if turn != turns[shard]}
         return time.monotonic() - began
 
     # Mixing without training
@@ -327,6 +342,7 @@ class Engine:
         rounds = 2 * len(core.view.members).bit_length()
         recent: list[float] = []
         reached = math.inf
+        step = core.step  # those of the mixing are none of the training
         core.measuring = True
         try:
             while True:
@@ -355,6 +371,7 @@ class Engine:
                     break
         finally:
             core.measuring = False
+            core.step = step
         self._replica.lend()
         self.driver.rest()
         self._spread()

@@ -65,6 +65,8 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         for other in cards.values():
             if other.key is not None:
                 transport.admit(other.key)
+        for contact in setup.contact_keys:
+            transport.admit(contact.encode())
         for key, looks_only in ((setup.join_key, False), (setup.watch_key, True)):
             if key:
                 transport.admit(key.encode(), looks_only=looks_only)

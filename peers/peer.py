@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 
+from gossip import policies
 from gossip.errors import GossipError, SettingsError
 from gossip.presets import Preset
 from gossip.transport import Transport
@@ -20,14 +21,15 @@ from peers.cards import Card, Channel
 from peers.engine import Engine
 from peers.hooks import StepHooks
 from peers.injection import Boundary
+from peers.methods import fit
 from peers.metrics import Figures, Metrics
-from peers.moves import Moves
 from peers.pulse import Pulse
 from peers.records import Records
 from peers.replica import Replica
 from peers.sampler import PeerSampler
 from peers.saving import Saving
 from peers.setup import Setup
+from peers.stepping import Stepping
 from peers.stopping import STOPPED, StopRequest
 
 __all__ = ["Evaluation", "Peer", "PeerError", "device_of"]
@@ -98,7 +100,7 @@ class Peer:
         self._engine: Engine | None = None
         self._replica: Replica | None = None
         self._hooks: StepHooks | None = None
-        self._moves: Moves | None = None
+        self._stepping: Stepping | None = None
         self._saving: Saving | None = None
         self._pulse: Pulse | None = None
         self._loops: list[Batches] = []
@@ -183,8 +185,10 @@ class Peer:
             raise PeerError("this peer has ended: attach inside of its with statement")
         # A share of the shards needs several of them.
         shard_bytes = self._preset.shard_bytes if self._setup.share == 1 else min(self._preset.shard_bytes, _FINE)
-        replica = Replica(model, shard_bytes)
-        self._saving = Saving(self._setup, model, optimizer, dict(also or {}), self._records.directory, self._tell)
+        replica, method = fit(policies.parse(self._setup.algorithm), model, optimizer, shard_bytes)
+        self._saving = Saving(
+            self._setup, model, optimizer, method, dict(also or {}), self._records.directory, self._tell
+        )
         restored = self._saving.load() if self._setup.resume else None
         turns = None
         if restored is not None:
@@ -193,15 +197,17 @@ class Peer:
             self._records.event(event="resume", step=self.step, text=f"from the checkpoint of step {self.step}")
         elif self._setup.resume:
             self._tell("there is no checkpoint to resume from; it starts anew")
-        engine = Engine(self._setup, self._preset, self._transport, self._cards, replica, self._tell, self._note, turns)
+        engine = Engine(
+            self._setup, self._preset, self._transport, self._cards, replica, self._tell, self._note, turns, self.step
+        )
         self._engine, self._replica = engine, replica
         self._pulse = Pulse(engine.rows, time.monotonic())
         adopted = engine.gather(restored is not None, replica.encode_rest())
         if adopted is not None:
             replica.decode_rest(adopted)
         self._saving.restore_random()
-        self._moves = Moves(replica.layout.shards, replica.shard, engine.stretch)
-        self._hooks = StepHooks(optimizer, self._before_move, self._after_move)
+        self._stepping = Stepping(engine, replica, method)
+        self._hooks = StepHooks(optimizer, self._stepping.begin, self._after_move)
         self._boundary_at = time.monotonic()
         self._stop.patient = True
         self._report(state="training")
@@ -211,22 +217,15 @@ class Peer:
             raise PeerError("attach a model first: peer.attach(model, optimizer)")
         return self._engine
 
-    def _before_move(self) -> None:
-        engine = self._attached()
-        assert self._moves is not None
-        if engine.arrivals:
-            engine.merge()
-        self._moves.begin()
-
     def _after_move(self) -> None:
         engine = self._attached()
-        assert self._moves is not None
+        assert self._stepping is not None
         assert self._saving is not None
-        self._moves.end()
+        self._stepping.end()
         self.step += 1
         if self._boundary:
             self._boundary.passed(self.step, time.monotonic() - self._boundary_at)
-        waited = engine.step()
+        waited = self._stepping.exchange()
         now = time.monotonic()
         driver = engine.driver
         self._waited += waited

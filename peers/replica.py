@@ -10,7 +10,7 @@ What is not mixed is the *rest*: frozen parameters and integer buffers. It is on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 import xxhash
@@ -32,11 +32,20 @@ _ALIGNMENT = 64
 class Replica:
     """One model, laid out flat."""
 
-    def __init__(self, model: torch.nn.Module, shard_bytes: int = SHARD_BYTES) -> None:
-        """Move the model's mixed tensors into flat vectors."""
+    def __init__(
+        self, model: torch.nn.Module, shard_bytes: int = SHARD_BYTES, also: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        """Move the model's mixed tensors into flat vectors.
+
+        Args:
+            model: the model.
+            shard_bytes: the most that a shard may take.
+            also: tensors that are none of the model's and are mixed all the same, by name.
+        """
         mixed, self._rest = _sorted_out(model)
         if not mixed:
             raise SettingsError("there is nothing to train: the model has no parameter that requires a gradient")
+        mixed += (also or {}).items()
         devices = {tensor.device for _, tensor in mixed}
         if len(devices) > 1:
             raise SettingsError(
@@ -73,6 +82,33 @@ class Replica:
             for name, tensor in self._rest.items():
                 tensor.copy_(found[name])
 
+    @property
+    def vectors(self) -> list[torch.Tensor]:
+        """The flat vectors where the model has them, not copies."""
+        return self._flats
+
+    def place(self, tensor: torch.Tensor) -> tuple[int, int, int] | None:
+        """Return which vector a tensor lies in, where it starts and where the next one may; None if it is not mixed."""
+        for index, flat in enumerate(self._flats):
+            if tensor.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr():
+                step = _ALIGNMENT // flat.element_size()
+                start = tensor.storage_offset()
+                return index, start, start + -(-tensor.numel() // step) * step
+        return None
+
+    def view(self, vectors: Sequence[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+        """Return the place of a mixed tensor in vectors that are laid out as the replica's are."""
+        place = self.place(tensor)
+        assert place is not None
+        return vectors[place[0]].as_strided(tensor.shape, tensor.stride(), place[1])
+
+    def bounds(self, vector: int) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Return the shards of a vector, each with where in it the shard starts and stops."""
+        before = sum(part.shards for part in self.layout.parts[:vector])
+        part = self.layout.parts[vector]
+        for shard in range(part.shards):
+            yield before + shard, (part.size * shard // part.shards, part.size * (shard + 1) // part.shards)
+
     def shard(self, shard: int) -> torch.Tensor:
         """Return a shard's values where the model has them, not a copy."""
         return self._shards[shard]
@@ -105,9 +141,9 @@ class Replica:
         self._stream.synchronize()
 
     def _cut(self, flats: list[torch.Tensor]) -> Iterator[torch.Tensor]:
-        for flat, part in zip(flats, self.layout.parts, strict=True):
-            for shard in range(part.shards):
-                yield flat[part.size * shard // part.shards : part.size * (shard + 1) // part.shards]
+        for vector, flat in enumerate(flats):
+            for _, (start, stop) in self.bounds(vector):
+                yield flat[start:stop]
 
 
 def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]], dict[str, torch.Tensor]]:

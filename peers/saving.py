@@ -12,6 +12,7 @@ import torch
 from gossip.core import Core
 from peers.batches import Batches
 from peers.checkpoint import Checkpoints
+from peers.method import Method
 from peers.random_states import capture_random_states, restore_random_states
 from peers.setup import Setup
 from peers.snapshot import Snapshot
@@ -43,6 +44,7 @@ class Saving:
         setup: Setup,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
+        method: Method,
         also: dict[str, Any],
         directory: Path | None,
         tell: Callable[[str], None],
@@ -50,7 +52,9 @@ class Saving:
         self._every = setup.checkpoint_every
         self._model = model
         self._optimizer = optimizer
+        self._method = method
         self._also = also
+        self._tell = tell
         self._device = next(iter(model.parameters())).device
         self._due: int | None = None
         self._data: list[bytes] = []
@@ -68,12 +72,24 @@ class Saving:
         extra = snapshot.extra
         self._model.load_state_dict(unflatten(snapshot.tensors, extra["model"], "model"))
         self._optimizer.load_state_dict(unflatten(snapshot.tensors, extra["optimizer"], "optimizer"))
+        self._method.optimizer_loaded()
+        self._load_method(snapshot)
         for name, one in self._also.items():
             if name in extra["also"]:
                 one.load_state_dict(unflatten(snapshot.tensors, extra["also"][name], f"also.{name}"))
         self._data = list(extra["data"])
         self._random = extra["random"]
         return Restored(extra["step"], list(extra["turns"]))
+
+    def _load_method(self, snapshot: Snapshot) -> None:
+        """Bring back what the algorithm keeps, if it was the same one, on shards of the same size."""
+        saved = unflatten(snapshot.tensors, snapshot.extra.get("method"), "method") or {}
+        name = type(self._method).__name__
+        if saved.get("name") == name and saved["shards"] == len(snapshot.extra["turns"]):
+            self._method.load_state_dict(saved["state"])
+            self._method.restored = True
+        elif self._method.state_dict():
+            self._tell("the checkpoint is of another algorithm or cut: what it keeps beside the model starts afresh")
 
     def restore_data(self, index: int, batches: Batches) -> None:
         """Bring a loop over data back to where it was."""
@@ -97,7 +113,8 @@ class Saving:
             return
         step, self._due = self._due, None
         snapshot = Snapshot(extra={"step": step, "weights": list(core.mass.weights), "turns": list(core.turns)})
-        states = [("model", self._model.state_dict()), ("optimizer", self._optimizer.state_dict())]
+        method = {"name": type(self._method).__name__, "shards": len(core.turns), "state": self._method.state_dict()}
+        states = [("model", self._model.state_dict()), ("optimizer", self._optimizer.state_dict()), ("method", method)]
         for name, state in states:
             tensors, snapshot.extra[name] = flatten(state, name)
             snapshot.tensors.update(tensors)

@@ -255,8 +255,9 @@ class Swarm:
             for life in {life["rank"]: life for life in self.lives()}.values():
                 with contextlib.suppress(OSError, ValueError):
                     status = Path(f"/proc/{life['pid']}/status").read_text()
-                    size = next(row for row in status.splitlines() if row.startswith("VmRSS:"))
-                    self.memory.append((time.time(), life["rank"], int(size.split()[1]) << 10))
+                    size = next((row for row in status.splitlines() if row.startswith("VmRSS:")), "")
+                    if size:  # a zombie has none
+                        self.memory.append((time.time(), life["rank"], int(size.split()[1]) << 10))
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:

@@ -18,7 +18,7 @@ _MOMENTA = ("own", "mixed", "quasi-global")
 
 
 class Outer(NamedTuple):
-    """An outer step after each exchange: u <- decay u + (z0 - z), z <- z0 - rate u, with z0 the value after the last."""
+    """An outer step after each exchange: u <- decay u + (z0 - z), z <- z0 - rate u; z0 is what the last one left."""
 
     decay: float
     rate: float

@@ -12,7 +12,7 @@ from the exchanges by itself). If the rate has changed since, d is scaled by the
 
 Why these factors. Let u' be the mean of all peers' u, which changes slowly from one period to the next.
 
-- Over peers the mean of a local move is (1 - b) u' + b d. In a period d becomes p d + (1 - p) u' with p = b (k - 1) / k,
+- Over peers the mean of a local move is (1 - b) u' + b d. In a period d becomes p d + (1 - p) u', p = b (k - 1) / k,
   so d tends to u': factors that add up to 1 leave the length of a step as it is, whatever k. (In the paper the server
   is sent every gradient and overwrites what was done locally, so that its factors, 2 and 0.5, need not add up. Here
   the local moves are what is mixed, and other factors would be a learning rate in disguise.)

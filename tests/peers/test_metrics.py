@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import socket
+import sys
 import threading
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,13 @@ def test_a_port_that_is_taken_is_told_before_anything_is_opened() -> None:
         assert nothing_left() == before
 
 
+def test_who_cannot_start_for_another_reason_gives_the_port_back() -> None:
+    before = nothing_left()
+    with pytest.raises(SettingsError, match="host:port"):
+        peers.join(metrics_port=0, incarnation=1, contacts=["nowhere"])
+    assert nothing_left() == before
+
+
 def test_the_local_rank_is_added_and_the_port_is_given_back() -> None:
     before = nothing_left()
     with reserved_ports(1) as (port,):
@@ -163,6 +172,16 @@ def test_an_address_that_is_not_this_machines_is_told() -> None:
         Metrics(Setup(metrics_port=0, metrics_bind="192.0.2.1"))
 
 
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Let threads take turns as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
 def test_a_scrape_in_the_middle_of_changes_is_whole() -> None:
     """The gossip thread writes while another reads; no lock keeps them apart."""
     chronicle = Chronicle([], 1, lambda _: None, lambda **_: None)

@@ -197,6 +197,8 @@ class Swarm:
             "algorithm": algorithm,
             "settings": dict(settings),
             "link": dict(link),
+            # Whether it can is asked in a note between transports, which a proxy may spoil as well, and nobody counts.
+            "shared": route is None,
             "admitted": [pair.public.decode() for pair in self._keys if pair],
         }
         self.peers = [self._bind(rank, 0) for rank in range(n)]

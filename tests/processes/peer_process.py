@@ -160,6 +160,7 @@ class Peer:
         link: dict[str, float],
         keys: list[str] | None,
         admitted: list[str],
+        shared: bool,
     ) -> dict[str, Any]:
         rehearse()
         self._before = vitals()
@@ -168,7 +169,7 @@ class Peer:
         self._me = Address(rank, incarnation)
         pair = None if keys is None else KeyPair(keys[0].encode(), keys[1].encode())
         self._transport = CountingTransport(
-            LOOPBACK, keys=pair, admitted=[key.encode() for key in admitted], link=Link(**link)
+            LOOPBACK, keys=pair, admitted=[key.encode() for key in admitted], link=Link(**link), shared=shared
         )
         roster = Roster(dict.fromkeys(range(members), 0), lambda n: topologies.parse(topology, n))
         #: The same for everybody: what is put into the wrong place shows.

@@ -48,24 +48,24 @@ class Troubles:
         """Let something befall a rank; joins take the next free rank, and cuts put the rank on the smaller side."""
         end = at
         if kind == "join":
-            self.joins.append(f"{self.peers + len(self.joins)}@{at:g}s")
+            self.joins.append(f"{self.peers + len(self.joins)}@{at:.4f}s")
         elif kind == "leave":
-            self.leaves.append(f"{rank}@{at:g}s")
+            self.leaves.append(f"{rank}@{at:.4f}s")
         elif kind == "death":
-            self.kills.append(f"{rank}@{at:g}s")
+            self.kills.append(f"{rank}@{at:.4f}s")
         elif kind == "false-death":
-            self.pauses.append(f"{rank}@{at:g}s+{FALSE_DEATH}s")
+            self.pauses.append(f"{rank}@{at:.4f}s+{FALSE_DEATH}s")
             end += FALSE_DEATH
         elif kind == "cut":
             small = {rank, (rank + 1) % self.peers} if self.peers > 3 else {rank}
             sides = [small, set(range(self.peers)) - small]
             left, right = (",".join(map(str, sorted(side))) for side in sides)
-            self.cuts.append(f"{left}|{right}@{at:g}s+{FALSE_DEATH}s")
+            self.cuts.append(f"{left}|{right}@{at:.4f}s+{FALSE_DEATH}s")
             end += FALSE_DEATH
         else:
             assert kind == "restart", kind
-            self.kills.append(f"{rank}@{at:g}s")
-            self.restarts.append(f"{rank}@{at + 0.7:g}s")
+            self.kills.append(f"{rank}@{at:.4f}s")
+            self.restarts.append(f"{rank}@{at + 0.7:.4f}s")
             end += 0.7
         self.over = max(self.over, end)
 

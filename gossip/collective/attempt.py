@@ -1,0 +1,183 @@
+"""One plan, carried out at one place: cell by cell, each as soon as its turn comes.
+
+The vector is cut into *cells*, at the bounds of the plan's transfers and into pieces, the same at every place. For each
+cell the plan is a little program of its own: receive and add, send, receive and put, send. Cells do not wait for each
+other, so a long vector flows through the rounds piece by piece.
+
+A cell's values are never changed, only replaced by new ones, so what is on its way may lie there as long as it likes.
+Whoever lacks something asks for it; it is sent again as long as the cell still is what it was then. It is: what replaces
+a cell after it was sent is made, at the end of a chain, of what its receiver made of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gossip.blocks import Values, is_finite
+from gossip.collective.plans import Plan
+from gossip.pool import Pool
+
+__all__ = ["Attempt", "cut", "piece_elements"]
+
+#: A piece is a 64th of the vector, within these bounds: many enough to flow, few enough not to be all headers.
+_PIECES, _SMALLEST, _LARGEST = 64, 64 << 10, 4 << 20
+
+
+class _Op(NamedTuple):
+    step: int
+    other: int
+    sends: bool
+    adds: bool
+
+
+class Outgoing(NamedTuple):
+    """What is to be sent now: to a place, which step of the plan it belongs to, which cell, its values."""
+
+    place: int
+    step: int
+    cell: int
+    values: Values
+
+
+def piece_elements(size: int, itemsize: int) -> int:
+    """Return how many elements a piece has, at most."""
+    return max(1, min(max(size * itemsize // _PIECES, _SMALLEST), _LARGEST) // itemsize)
+
+
+def cut(bounds: Sequence[int], longest: int) -> list[int]:
+    """Return the bounds with more in between, so that nothing is longer than ``longest``."""
+    out = [bounds[0]]
+    for stop in bounds[1:]:
+        start = out[-1]
+        parts = -(-(stop - start) // longest)
+        out += [start + (stop - start) * part // parts for part in range(1, parts + 1)]
+    return out
+
+
+class Attempt:
+    """The work of one place at one plan."""
+
+    def __init__(self, plan: Plan, place: int, values: Values, pool: Pool) -> None:
+        """Begin; ``values`` are this place's own, and are only read, until `finish`."""
+        self.plan = plan
+        self._own = values
+        self._pool = pool
+        edges = {bound for each in plan.rounds for one in each for bound in (one.start, one.stop)}
+        self.bounds = cut(sorted({0, plan.size, *edges}), piece_elements(plan.size, values.itemsize))
+        cells = len(self.bounds) - 1
+        self._programs: list[list[_Op]] = [[] for _ in range(cells)]
+        for step, each in enumerate(plan.rounds):
+            for sender, receiver, start, stop, add in each:
+                if place in (sender, receiver):
+                    op = _Op(step, receiver if sender == place else sender, sender == place, add)
+                    for cell in range(bisect_left(self.bounds, start), bisect_left(self.bounds, stop)):
+                        self._programs[cell].append(op)
+        #: How much of each program is done, and how many are not.
+        self._done = [0] * cells
+        self._open = cells
+        #: What each cell has become; None: still our own.
+        self._values: list[Values | None] = [None] * cells
+        #: What has arrived before its turn, by step and cell.
+        self._early: dict[tuple[int, int], Values] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether all cells hold the sum."""
+        return not self._open
+
+    def nbytes(self, cell: int) -> int:
+        """Return the size of a cell."""
+        return (self.bounds[cell + 1] - self.bounds[cell]) * self._own.itemsize
+
+    def start(self) -> Iterator[Outgoing]:
+        """Do what can be done before anything has arrived."""
+        for cell in range(len(self._programs)):
+            yield from self._advance(cell)
+
+    def arrived(self, sender: int, step: int, cell: int, values: Values) -> Iterator[Outgoing]:
+        """Take a cell in, if it is one that is still to come, and do what that allows."""
+        if 0 <= cell < len(self._programs) and values.size == self.bounds[cell + 1] - self.bounds[cell]:
+            to_come = self._programs[cell][self._done[cell] :]
+            if any(op.step == step and op.other == sender and not op.sends for op in to_come):
+                self._early[step, cell] = values
+                yield from self._advance(cell)
+
+    def lacking(self) -> Iterator[tuple[int, int, int]]:
+        """Yield what each cell waits for, as place, step and cell."""
+        for cell, program in enumerate(self._programs):
+            if self._done[cell] < len(program):
+                op = program[self._done[cell]]
+                yield op.other, op.step, cell
+
+    def again(self, receiver: int, step: int, cell: int) -> Outgoing | None:
+        """Return what was sent once, if it was and is still there."""
+        if not 0 <= cell < len(self._programs):
+            return None
+        program, done = self._programs[cell], self._done[cell]
+        for index, op in enumerate(program[:done]):
+            if op.sends and op.step == step and op.other == receiver:
+                replaced = any(not later.sends for later in program[index + 1 : done])
+                return None if replaced else Outgoing(receiver, step, cell, self._sendable(cell))
+        return None
+
+    def finish(self, out: Values) -> bool:
+        """Write the mean over all places to ``out``; return whether it is finite."""
+        factor = out.dtype.type(1 / self.plan.n)
+        finite = True
+        with np.errstate(over="ignore", invalid="ignore"):
+            for cell in range(len(self._programs)):
+                part = out[self.bounds[cell] : self.bounds[cell + 1]]
+                # Kept in memory of its own: ``out`` is the trainer's, and the sum may be asked for later.
+                np.multiply(self._sendable(cell), factor, out=part)
+                finite = finite and is_finite(part)
+        return finite
+
+    def sums(self) -> tuple[list[int], list[Values]]:
+        """Return the sum, once it is finished: bounds, and the values between them."""
+        return self.bounds, [self._sendable(cell) for cell in range(len(self._programs))]
+
+    def _advance(self, cell: int) -> Iterator[Outgoing]:
+        program = self._programs[cell]
+        if self._done[cell] == len(program) > 0:
+            return
+        while self._done[cell] < len(program):
+            op = program[self._done[cell]]
+            if op.sends:
+                self._done[cell] += 1
+                self._open -= self._done[cell] == len(program)
+                yield Outgoing(op.other, op.step, cell, self._sendable(cell))
+                continue
+            values = self._early.pop((op.step, cell), None)
+            if values is None:
+                return
+            self._values[cell] = self._combined(cell, values, op.adds)
+            self._done[cell] += 1
+            self._open -= self._done[cell] == len(program)
+        if not program:
+            self._open -= 1
+
+    def _combined(self, cell: int, values: Values, adds: bool) -> Values:
+        fresh = self._pool.take(values.size, values.dtype)
+        if adds:
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.add(self._current(cell), values, out=fresh)
+        else:
+            fresh[:] = values
+        return fresh
+
+    def _current(self, cell: int) -> Values:
+        values = self._values[cell]
+        return self._own[self.bounds[cell] : self.bounds[cell + 1]] if values is None else values
+
+    def _sendable(self, cell: int) -> Values:
+        """Return the cell's values, in memory that nobody changes."""
+        values = self._values[cell]
+        if values is None:
+            own = self._current(cell)
+            values = self._values[cell] = self._pool.take(own.size, own.dtype)
+            values[:] = own
+        return values

@@ -1,0 +1,127 @@
+"""Who sends which part of a vector to whom, so that everybody ends up with the sum.
+
+A plan is made for n *places* 0 to n-1 and a number of elements. It is a sequence of rounds, each of transfers: a place
+sends a range of its vector as it is at the start of the round, and the receiver adds it to its own or puts it there.
+Each element's final value is computed at one place and copied from there, so all places end with the same bits.
+
+With S the bytes of the vector, a the time of a message and b that of a byte:
+
+    ring      2 (n-1) rounds of S/n bytes:          2 (n-1) a + 2 (n-1)/n S b
+    halving   2 log2 n rounds of S/2, S/4, ...:     2 log2 n a + 2 (n-1)/n S b     n = p + rest, p a power of two: the
+              rest is folded in first and served last, so with p for n, and 2 (a + S b) more unless the rest is 0
+    tree      2 ceil(log2 n) rounds of S:           2 ceil(log2 n) (a + S b)
+
+Ring: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009. Halving (recursive
+halving and doubling): Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH",
+2005. Tree: binomial, up to place 0 and down again.
+
+`choose` takes the cheapest. Everybody has to come to the same choice, so a and b are constants, not measurements. They
+only matter by their ratio: a / b is the number of bytes that take as long as a message takes in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["PLANS", "Plan", "Transfer", "choose", "cost", "plan"]
+
+#: Seconds that a message takes whatever its size, in this engine, and seconds per byte of a link of 10 Gbit/s.
+LATENCY, PER_BYTE = 2e-4, 8e-10
+
+
+class Transfer(NamedTuple):
+    """A range of elements on its way from one place to another."""
+
+    sender: int
+    receiver: int
+    start: int
+    stop: int
+    #: Whether the receiver adds it to what it has, or puts it in its place.
+    add: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rounds of a reduction."""
+
+    name: str
+    n: int
+    size: int
+    rounds: tuple[tuple[Transfer, ...], ...]
+
+
+def _ring(n: int, size: int) -> list[list[Transfer]]:
+    bounds = [size * block // n for block in range(n + 1)]
+
+    def turned(by: int, add: bool) -> list[Transfer]:
+        blocks = [(place + by) % n for place in range(n)]
+        return [
+            Transfer(place, (place + 1) % n, bounds[block], bounds[block + 1], add)
+            for place, block in enumerate(blocks)
+        ]
+
+    return [turned(-step, True) for step in range(n - 1)] + [turned(1 - step, False) for step in range(n - 1)]
+
+
+def _halving(n: int, size: int) -> list[list[Transfer]]:
+    power = 1 << (n.bit_length() - 1)
+    bounds = [size * block // power for block in range(power + 1)]
+    halving: list[list[Transfer]] = []
+    distance = power // 2
+    while distance:
+        transfers = []
+        for place in range(power):
+            # Places that agree in the bits above hold the same blocks; the partner keeps its half of them.
+            first = (place ^ distance) & -distance
+            transfers.append(Transfer(place, place ^ distance, bounds[first], bounds[first + distance], True))
+        halving.append(transfers)
+        distance //= 2
+    doubling = [
+        [Transfer(one.receiver, one.sender, one.start, one.stop, False) for one in transfers]
+        for transfers in reversed(halving)
+    ]
+    rest = range(power, n)
+    fold = [[Transfer(place, place - power, 0, size, True) for place in rest]] if rest else []
+    serve = [[Transfer(place - power, place, 0, size, False) for place in rest]] if rest else []
+    return fold + halving + doubling + serve
+
+
+def _tree(n: int, size: int) -> list[list[Transfer]]:
+    up: list[list[Transfer]] = []
+    distance = 1
+    while distance < n:
+        up.append([Transfer(place, place - distance, 0, size, True) for place in range(distance, n, 2 * distance)])
+        distance *= 2
+    down = [[Transfer(one.receiver, one.sender, 0, size, False) for one in transfers] for transfers in reversed(up)]
+    return up + down
+
+
+#: All kinds of plan, by name.
+PLANS: dict[str, Callable[[int, int], list[list[Transfer]]]] = {"ring": _ring, "halving": _halving, "tree": _tree}
+
+
+def plan(name: str, n: int, size: int) -> Plan:
+    """Return the plan of this name for n places and so many elements; ranges without elements are left out."""
+    rounds = PLANS[name](n, size) if n > 1 else []
+    return Plan(name, n, size, tuple(tuple(one for one in each if one.start < one.stop) for each in rounds))
+
+
+def cost(name: str, n: int, nbytes: int) -> float:
+    """Return the seconds that the model of this module gives a plan."""
+    if n == 1:
+        return 0.0
+    power = 1 << (n.bit_length() - 1)
+    depth = (n - 1).bit_length()
+    rounds, sizes = {
+        "ring": (2 * (n - 1), 2 * (n - 1) / n),
+        "halving": (2 * (power.bit_length() - 1) + 2 * (n > power), 2 * (power - 1) / power + 2 * (n > power)),
+        "tree": (2 * depth, 2.0 * depth),
+    }[name]
+    return rounds * LATENCY + sizes * nbytes * PER_BYTE
+
+
+def choose(n: int, nbytes: int) -> str:
+    """Return the name of the cheapest plan; of equal ones, the first by name."""
+    return min(sorted(PLANS), key=lambda name: cost(name, n, nbytes))
