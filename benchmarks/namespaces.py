@@ -10,10 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["INTERFACE", "address", "slow_hosts", "unable"]
+__all__ = ["INTERFACE", "address", "hosts", "ip", "slow_hosts", "switch_of", "tc", "unable"]
 
 #: What the only network interface of each is called.
 INTERFACE = "host0"
@@ -35,41 +35,62 @@ def address(host: int) -> str:
 
 @contextmanager
 def slow_hosts(n: int, mbit: float) -> Iterator[list[str]]:
-    """Make n namespaces whose links carry so many Mbit/s each way; yield their names."""
-    tag = f"gb{os.getpid()}"
-    names = [f"{tag}-{host}" for host in range(n)]
-    # The bridge is in a namespace of its own: nothing of this machine's network is touched.
-    switch = f"{tag}-switch"
+    """Make n namespaces whose links carry so many Mbit/s each way; yield their names. For the main thread."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     try:
-        _ip("netns", "add", switch)
-        _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
-        _ip("-n", switch, "link", "set", "bridge", "up")
+        with hosts(n, f"gb{os.getpid()}") as names:
+            for host, name in enumerate(names):
+                for space, device in ((name, INTERFACE), (switch_of(names), f"port{host}")):
+                    _slow_down(space, device, mbit)
+            yield names
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def hosts(n: int, tag: str) -> Iterator[list[str]]:
+    """Make n namespaces on one switch, whose names begin with a tag that nobody else has; yield the names."""
+    names = [f"{tag}-{host}" for host in range(n)]
+    # The bridge is in a namespace of its own: nothing of this machine's network is touched.
+    switch = switch_of(names)
+    try:
+        ip("netns", "add", switch)
+        ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+        ip("-n", switch, "link", "set", "bridge", "up")
         for host, name in enumerate(names):
-            _ip("netns", "add", name)
-            _ip("-n", name, "link", "set", "lo", "up")
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
             port = f"port{host}"
-            _ip("-n", name, "link", "add", INTERFACE, "type", "veth", "peer", "name", port, "netns", switch)
-            _ip("-n", name, "addr", "add", f"{address(host)}/24", "dev", INTERFACE)
-            _ip("-n", switch, "link", "set", port, "master", "bridge")
+            ip("-n", name, "link", "add", INTERFACE, "type", "veth", "peer", "name", port, "netns", switch)
+            ip("-n", name, "addr", "add", f"{address(host)}/24", "dev", INTERFACE)
+            ip("-n", switch, "link", "set", port, "master", "bridge")
             for space, device in ((name, INTERFACE), (switch, port)):
-                _ip("-n", space, "link", "set", device, "up")
-                _slow_down(space, device, mbit)
+                ip("-n", space, "link", "set", device, "up")
         yield names
     finally:
         for name in (*names, switch):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-        signal.signal(signal.SIGTERM, before)
+
+
+def switch_of(names: Sequence[str]) -> str:
+    """Return the namespace of the switch that these hosts are on; host 0 is its ``port0``, and so on."""
+    return f"{names[0].rpartition('-')[0]}-switch"
 
 
 def _slow_down(space: str, device: str, mbit: float) -> None:
     """Let a device send at this rate, with a queue of 100 ms in front of it."""
     rule = ["root", "tbf", "rate", f"{mbit:g}mbit", "burst", "64kb", "latency", "100ms"]
-    _run("tc", "-n", space, "qdisc", "add", "dev", device, *rule)
+    tc("-n", space, "qdisc", "add", "dev", device, *rule)
 
 
-def _ip(*arguments: str) -> None:
+def ip(*arguments: str) -> None:
+    """Run ``ip``; raise with what it says if it fails."""
     _run("ip", *arguments)
+
+
+def tc(*arguments: str) -> None:
+    """Run ``tc``; raise with what it says if it fails."""
+    _run("tc", *arguments)
 
 
 def _run(*command: str) -> None:

@@ -46,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME[:k=v]",
         help="see 'gossip topologies' (default: one-peer-exponential)",
     )
-    add("--algorithm", default="sgp", metavar="NAME[:k=v]", help="sgp, osgp, dpsgd, adpsgd or local (default: sgp)")
+    add("--algorithm", default="sgp", metavar="NAME[:k=v]", help="sgp, osgp, adpsgd... (default: sgp)")
     add("--seed", type=integer, default=0, metavar="S", help="same seed, same run (default: 0)")
     add("--size", type=positive, default=8, metavar="M", help="numbers that each peer holds (default: 8)")
     add("--shards", type=positive, default=1, metavar="K", help="shards that they form (default: 1)")
@@ -57,9 +57,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="P",
         help="shards pushed per step, as in 25%% (default: all)",
     )
-    add(
-        "--weight-floor", type=float, metavar="W", help="least weight a peer keeps (default: a third; 0: pure push-sum)"
-    )
+    add("--weight-floor", type=float, metavar="W", help="least weight a peer keeps (default: 0.3; 0: pure push-sum)")
+    add("--compress", default="none", metavar="NAME", help="none, bf16, fp16, int8, int4 or auto (default: none)")
     add("--weight-cap", type=float, metavar="W", help="most weight a peer accepts (default: 3)")
     _add_network(parser.add_argument_group("the network"))
     _add_faults(parser.add_argument_group("what befalls it (each may be given several times)"))
@@ -81,7 +80,18 @@ def _add_network(group: argparse._ArgumentGroup) -> None:
         metavar="MBIT",
         help="of each directed link, as in 50 or 50Mbit (default: no limit)",
     )
-    add("--detect", type=seconds, default=0.5, metavar="T", help="until all know of a death or a join (default: 0.5s)")
+    add(
+        "--watch",
+        metavar="PRESET",
+        help="the peers find out themselves who is there, with the settings for loopback, lan or wan",
+    )
+    add(
+        "--detect",
+        type=seconds,
+        default=0.5,
+        metavar="T",
+        help="without --watch, until all know of a death or a join (default: 0.5s)",
+    )
 
 
 def _add_faults(group: argparse._ArgumentGroup) -> None:
@@ -93,6 +103,7 @@ def _add_faults(group: argparse._ArgumentGroup) -> None:
     add("--kill", incident, "RANK@WHEN", "a peer dies")
     add("--restart", incident, "RANK@WHEN", "a peer that was killed comes back")
     add("--join", incident, "RANK@WHEN", "a new peer joins")
+    add("--leave", incident, "RANK@WHEN", "a peer leaves, and hands its mass over")
     add("--pause", fault("pause"), "RANK@WHEN+SPAN", "a peer stands still for a while")
     add("--cut", fault("cut"), "A|B@WHEN+SPAN", "nothing passes between two groups, as in 0-3|4-7@20+50")
 
@@ -120,6 +131,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scenario(args: argparse.Namespace) -> Scenario:
+    from gossip.membership import membership_preset
     from gossip.simulation import Scenario
 
     return Scenario(
@@ -137,10 +149,12 @@ def _scenario(args: argparse.Namespace) -> Scenario:
         delay=args.delay,
         bandwidth=args.bandwidth,
         detect=args.detect,
+        watch=None if args.watch is None else membership_preset(args.watch),
         stragglers=tuple(args.straggler),
         kills=tuple(args.kill),
         restarts=tuple(args.restart),
         joins=tuple(args.join),
+        leaves=tuple(args.leave),
         pauses=tuple(args.pause),
         cuts=tuple(args.cut),
         settings=_settings(args),
@@ -152,7 +166,10 @@ def _settings(args: argparse.Namespace) -> Settings:
 
     given = {"weight_floor": args.weight_floor, "weight_cap": args.weight_cap}
     return Settings(
-        run="simulation", share=args.share, **{key: value for key, value in given.items() if value is not None}
+        run="simulation",
+        share=args.share,
+        compress=args.compress,
+        **{key: value for key, value in given.items() if value is not None},
     )
 
 
@@ -171,6 +188,8 @@ def _print(result: Result) -> None:
             f"                   {result.weight_min:.3g} to {result.weight_max:.3g} per peer after the first 50 steps"
         )
     print(f"  mass error       {result.mass_error:.2g} relative, at worst, after {result.events} events")
+    if scenario.watch is not None:
+        print(f"  views            {'all agree on who is there' if result.agreed else 'differ on who is there'}")
     print(f"  traffic          {result.messages} messages, {result.bytes / 1e6:.3g} MB; {result.rejected} rejected")
     print(f"  time             {result.virtual_seconds:.3g} s virtual, {result.wall_seconds:.3g} s real")
 

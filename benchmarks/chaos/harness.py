@@ -42,7 +42,7 @@ class Scale:
 
     epochs: int
     step_seconds: float
-    learning_rate: float = 0.02
+    learning_rate: float = 0.2
 
     def arguments(self) -> list[str]:
         """Return the example's arguments."""
@@ -96,6 +96,8 @@ class Swarm:
     #: What the launcher is started by, such as nsenter and its arguments.
     prefix: Sequence[str] = ()
     forked: bool = True
+    #: How much is trained; None: as in all rows.
+    scale: Scale | None = None
     peers: int = PEERS
     #: When the fault came, in seconds since 1970; what was before it does not count.
     fault_at: float = 0.0
@@ -138,7 +140,7 @@ class Swarm:
     # Starting
 
     def _start(self, command: str, *options: str) -> subprocess.Popen[bytes]:
-        arguments = [*self.arguments, *self.session.scale.arguments()]
+        arguments = [*self.arguments, *(self.scale or self.session.scale).arguments()]
         return subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "launch.cli", command, *options, str(TRAINER), *arguments],
             cwd=ROOT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.chaos import deaths
+from benchmarks.chaos import deaths, links, stops
 from benchmarks.chaos.rows import ROWS
 
-__all__ = ["ROWS", "deaths"]
+__all__ = ["ROWS", "deaths", "links", "stops"]

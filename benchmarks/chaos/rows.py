@@ -60,7 +60,9 @@ class Stage:
         with Swarm(self.session, directory, options, **more) as swarm:
             yield swarm
             swarm.finish(survivors)
+            extra = self.outcome.extra
             self.outcome = measured(swarm, survivors)
+            self.outcome.extra = extra
 
     def show(self, name: str, value: float, sense: str = "", limit: float = 0.0, unit: str = "") -> None:
         """Show one more figure; with a sense, it is held against a limit."""

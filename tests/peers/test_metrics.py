@@ -184,15 +184,18 @@ def restless() -> Iterator[None]:
 @pytest.mark.usefixtures("restless")
 def test_a_scrape_in_the_middle_of_changes_is_whole() -> None:
     """The gossip thread writes while another reads; no lock keeps them apart."""
-    chronicle = Chronicle([], 1, lambda _: None, lambda **_: None)
-    done = threading.Event()
+    known = 20_000  # so many that somebody always joins while they are counted
+    chronicle = Chronicle(range(known), 1, lambda _: None, lambda **_: None)
+    enough = threading.Event()
+    joined = 0
 
     def write() -> None:
-        for number in range(3000):
-            record = Record(number, endpoint="127.0.0.1:1")
+        nonlocal joined
+        while not enough.is_set():
+            record = Record(known + joined, endpoint="127.0.0.1:1")
+            joined += 1
             chronicle.saw(events.MemberChanged(record, None), 2)
-            chronicle.counts[f"kind {number}"] += 1
-        done.set()
+            chronicle.counts[f"kind {joined}"] += 1
 
     thread = threading.Thread(target=write)
     with peers.join(metrics_port=0) as peer:
@@ -202,14 +205,16 @@ def test_a_scrape_in_the_middle_of_changes_is_whole() -> None:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(peer._metrics._figures)
         thread.start()
-        seen: list[float] = []
-        while not done.is_set() or not seen:
-            seen.append(figures(generate_latest(registry).decode())["gossip_members state=alive"])
-        thread.join()
+        try:
+            seen = [figures(generate_latest(registry).decode())["gossip_members state=alive"] for _ in range(40)]
+        finally:
+            enough.set()
+            thread.join()
         last = figures(generate_latest(registry).decode())
     assert seen == sorted(seen)
-    assert last["gossip_members state=alive"] == 3001
-    assert last["gossip_member_changes_total kind=join"] == 3000
+    assert seen[-1] > seen[0], "or nobody wrote meanwhile"
+    assert last["gossip_members state=alive"] == known + joined + 1
+    assert last["gossip_member_changes_total kind=join"] == joined
 
 
 # On the command line

@@ -1,0 +1,404 @@
+"""Averages of everybody's vectors, one after the other, among whoever is there.
+
+Theory of operation. Rounds are numbered. A round is worked at by a *group* (`gossip.collective.group`), under its digest
+and by a plan that follows from how many take part (`gossip.collective.plans`). In most rounds nothing is said but the
+plan's chunks. When a member dies, leaves, joins, begins or ceases to take part, all go over to the new group and say in it
+where they stand (`Enter`); the round is begun anew among those who are there, with the vectors that everybody still has.
+
+    apart     --all have said where they stand-->  formed
+    formed    --behind by a result-------------->  fetching it, then `Reduced` as if we had computed it
+    formed    --no state of this group---------->  fetching it, then `Synchronized`
+    formed    --the trainer's `Reduce`---------->  working: chunks come and go until all cells are sums
+    working   --all cells are there------------->  formed, in the next round, with `Reduced`
+    any       --the group changes--------------->  apart; what was half done is dropped
+
+**All use the same average.** A round of a group ends for somebody only if every member that takes part has put its vector
+in, and who has gone over to another group puts nothing into the former. So let somebody have finished a round in one
+group, and others not when the group changed. Either it is a member of the next one as well: it has put nothing in there,
+so nobody can finish the round there by computing, and all take its result, which it keeps until the next
+round is over. Or it is not: then it is dead or gone, and the others compute the round among themselves. By the end of a
+round everybody has finished the one before, so nobody is ever more than one behind, and one result is enough to keep.
+
+Nothing is acknowledged. Whoever waits and hears nothing asks for what it lacks, after ``first`` seconds and then at
+doubling intervals up to ``ceiling``; chunks are copies, so those that come twice, late or for another group do no harm.
+Everybody waits for the slowest, which is the nature of the method, but for nobody who is not in the view.
+
+**NaN and infinity** in one vector make the average of all not finite, in the same places for everybody, since all have the
+same bits. `Reduced` says so, and all can leave the step out.
+
+Memory: what is sent and kept is at most the cells of this round and of the last, a vector each; what has come before its
+time, at most ``early_bytes``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from gossip import events
+from gossip.blocks import Values
+from gossip.collective.attempt import Attempt, Outgoing, piece_elements
+from gossip.collective.exchange import Call, Said
+from gossip.collective.fetch import AT_A_TIME, Fetch
+from gossip.collective.finished import Finished
+from gossip.collective.group import Group, Seat, Seats, Stand
+from gossip.collective.plans import choose, plan
+from gossip.errors import InvariantError
+from gossip.messages import Address, Chunk, Enter, Lack, Subject
+from gossip.pool import Pool
+
+__all__ = ["Reduction"]
+
+#: The state goes in chunks of this size.
+_STATE_BYTES = 1 << 20
+
+
+class Reduction:
+    """One peer's part in the reductions."""
+
+    def __init__(
+        self, me: Address, pool: Pool, *, kind: str = "auto", first: float, ceiling: float, early_bytes: int
+    ) -> None:
+        """Take part from the first `Synchronize` on.
+
+        Args:
+            me: this peer. Founders, in their life 0, are waited for by each other from the start.
+            pool: where the memory of what is sent comes from.
+            kind: the kind of plan; auto: the cheapest.
+            first: seconds until what is lacking is asked for.
+            ceiling: the most of them.
+            early_bytes: what may lie here before its time.
+        """
+        self._me = me
+        self._pool = pool
+        self._kind = kind
+        self._first, self._ceiling = first, ceiling
+        self._early_bytes = early_bytes
+        self._seats = Seats()
+        self._seat = Seat(me.incarnation, 0, me.incarnation == 0)
+        #: A founder that has not come to its first `Synchronize` has nothing to say yet.
+        self._mute = me.incarnation == 0
+        self._stand = Stand(0, False, 0)
+        self._members: Mapping[int, int] | None = None
+        self._group: Group | None = None
+        #: The last word of everybody, for it may be about a group that we come to later.
+        self._heard: dict[int, Enter] = {}
+        #: Whether we have the group's state, and may work at its round.
+        self._ready = False
+        self._entering = False
+        self._fetch: Fetch | None = None
+        self._pending: Values | None = None
+        self._attempt: Attempt | None = None
+        self._last: Finished | None = None
+        #: The state of the coming round, as bytes, if somebody has asked for it or we have just taken it over.
+        self._state: bytes | None = None
+        self._state_asked: dict[int, Lack] = {}
+        #: What has come before its time: origin's rank, round, step, cell.
+        self._early: dict[tuple[int, int, int, int], Values] = {}
+        self._out: deque[Said | events.Effect] = deque()
+        self._again_at = 0.0
+        self._interval = first
+
+    @property
+    def round(self) -> int:
+        """The round that this peer comes to next."""
+        return self._stand.round
+
+    @property
+    def deadline(self) -> float | None:
+        """When something that is lacking is to be asked for."""
+        group = self._group
+        if self._mute or group is None:
+            return None
+        waits = not group.formed or self._fetch is not None or self._attempt is not None
+        return self._again_at if waits else None
+
+    # The trainer
+
+    def handle(self, call: Call, now: float) -> None:
+        """Take in what the trainer wants."""
+        del now
+        match call:
+            case events.Synchronize(number, seal):
+                if not self._stand.veteran:
+                    self._stand = Stand(number, False, seal)
+                    self._members = None  # what we have said of ourselves, if anything, was another state
+                self._mute, self._entering = False, True
+                self._take_part(True)
+            case events.Withdraw():
+                self._mute = False
+                self._take_part(False)
+                self._out.append(events.Withdrawn())
+            case events.Reduce(values):
+                if self._pending is not None or not self._seat.active or values.ndim != 1 or not values.size:
+                    raise InvariantError("a vector to reduce comes alone, and from one that takes part")
+                self._pending = values
+            case events.Offer(state):
+                if self._still:
+                    self._state = state
+
+    def _take_part(self, active: bool) -> None:
+        if self._seat.active != active:
+            self._seat = Seat(self._seat.life, self._seat.stint + 1, active)
+            self._members = None
+
+    @property
+    def _still(self) -> bool:
+        """Whether the trainer leaves the state as it is: it waits for us, or takes no part."""
+        return self._pending is not None or self._entering or not self._seat.active
+
+    # What others say
+
+    def receive(self, message: Said, me: Address, members: Mapping[int, int], now: float) -> None:
+        """Take in what a member says."""
+        group = self._gathered(me, members, now)
+        if message.origin.rank not in group.members:
+            return
+        match message:
+            case Enter():
+                if self._seats.learn(message.origin.rank, Seat(message.origin.incarnation, message.stint, message.active)):
+                    self._heard[message.origin.rank] = message
+                    self._members = None
+                    self._gathered(me, members, now).hear(message)
+                if not message.answers:
+                    self._say_where_we_stand(message.origin, answers=True)
+            case Lack():
+                self._give(group, message)
+            case Chunk(subject=Subject.PLAN):
+                if message.digest == group.digest:
+                    self._take(group, message, now)
+            case Chunk():
+                fetch = self._fetch
+                wanted = fetch is not None and (message.subject, message.origin.rank, message.round) == (
+                    fetch.subject,
+                    fetch.source,
+                    fetch.round,
+                )
+                if fetch is not None and wanted and message.digest == group.digest:
+                    if fetch.take(message.index, message.step, message.values):
+                        self._progress(now)
+
+    def _give(self, group: Group, lack: Lack) -> None:
+        """Send again, or at last, what somebody lacks."""
+        if lack.digest != group.digest and not self._mute:
+            self._say_where_we_stand(lack.origin, answers=True)
+            if lack.subject is not Subject.PLAN:
+                return
+        wanted = lack.wanted[:AT_A_TIME]
+        if lack.subject is Subject.PLAN:
+            attempt = self._attempt if lack.digest == group.digest and lack.round == self.round else None
+            places = group.places
+            if attempt is None and self._last is not None and self._last.key == (lack.round, lack.digest):
+                attempt, places = self._last.attempt, self._last.places
+            if attempt is not None and lack.origin.rank in places:
+                place = places.index(lack.origin.rank)
+                for step, cell in wanted:
+                    found = attempt.again(place, step, cell)
+                    if found is not None:
+                        self._out.append(self._chunk(lack.origin, lack.round, lack.digest, found))
+        elif lack.subject is Subject.RESULT:
+            if self._last is not None and self._last.round == lack.round:
+                for _, index in wanted:
+                    part = self._last.part(index)
+                    if part is not None:
+                        count = self._last.count
+                        self._out.append(
+                            Chunk(self._me, lack.origin, lack.subject, lack.round, lack.digest, count, index, part)
+                        )
+        elif lack.subject is Subject.STATE and lack.round == self.round and self._stand.veteran and self._still:
+            self._state_asked[lack.origin.rank] = lack
+            if self._state is None:
+                self._out.append(events.StateWanted())
+
+    def _take(self, group: Group, chunk: Chunk, now: float) -> None:
+        """Take in a chunk of this group's plan, or keep it until we are there."""
+        sender = chunk.origin.rank
+        if self._attempt is not None and chunk.round == self.round:
+            assert self._pending is not None
+            if sender in group.places and not chunk.values.size % self._pending.itemsize:
+                values = chunk.values.view(self._pending.dtype)
+                place = group.places.index(sender)
+                for out in self._attempt.arrived(place, chunk.step, chunk.index, values):
+                    self._out.append(self._chunk(group.members[group.places[out.place]], self.round, group.digest, out))
+                self._progress(now)
+        elif self.round <= chunk.round <= self.round + 1:
+            held = sum(values.nbytes for values in self._early.values())
+            if held + chunk.values.nbytes <= self._early_bytes:
+                self._early[sender, chunk.round, chunk.step, chunk.index] = chunk.values
+
+    def _progress(self, now: float) -> None:
+        self._interval = self._first
+        self._again_at = now + self._first
+
+    # Work
+
+    def work(self, me: Address, members: Mapping[int, int], now: float) -> Iterator[Said | events.Effect]:
+        """Do all that can be done now."""
+        group = self._gathered(me, members, now)
+        yield from self._said()
+        if self._mute:
+            return
+        if group.formed and not self._ready and self._fetch is None and group.active:
+            self._see_what_lacks(group)
+        yield from self._catch_up(group)
+        if self._ready and self._entering:
+            self._entering = False
+            yield events.Synchronized(self.round, None)
+        if self._ready and self._pending is not None and self._attempt is None:
+            yield from self._begin(group, self._pending, now)
+        if self._attempt is not None and self._attempt.finished:
+            yield from self._finish(group, self._attempt)
+        yield from self._hand_state_out()
+        deadline = self.deadline
+        if deadline is not None and deadline <= now:
+            yield from self._again(group, now)
+
+    def _said(self) -> Iterator[Said | events.Effect]:
+        while self._out:
+            yield self._out.popleft()
+
+    def _gathered(self, me: Address, members: Mapping[int, int], now: float) -> Group:
+        """Return the present group; if it is a new one, drop what was for the former, and say where we stand."""
+        if self._group is not None and members is self._members and me == self._me:
+            return self._group
+        if me != self._me:  # a new life: what we have, nobody shares
+            self._me = me
+            self._seat = Seat(me.incarnation, self._seat.stint + 1, self._seat.active)
+            self._stand = Stand(self.round, False, 0)
+            self._last = None
+        self._members = members
+        self._seats.learn(me.rank, self._seat)
+        group = Group(me, members, self._seats)
+        if self._group is not None and self._group.digest == group.digest and me.rank in self._group.stands:
+            if self._group.stands[me.rank] == self._stand or self._group.formed:
+                return self._group
+        self._group = group
+        self._ready, self._fetch, self._attempt = False, None, None
+        self._early.clear()
+        self._state_asked.clear()
+        self._progress(now)
+        if not self._mute:
+            group.stands[me.rank] = self._stand
+            for address in group.silent:
+                self._say_where_we_stand(address)
+        for rank in group.members:
+            if rank in self._heard:
+                group.hear(self._heard[rank])
+        return group
+
+    def _say_where_we_stand(self, to: Address, *, answers: bool = False) -> None:
+        group = self._group
+        if group is None or self._mute:
+            return
+        stand = group.stands[self._me.rank]
+        self._out.append(
+            Enter(self._me, to, group.digest, self._seat.stint, self._seat.active, *stand, answers)
+        )
+
+    def _see_what_lacks(self, group: Group) -> None:
+        verdict = group.verdict()
+        assert verdict is not None, "this peer takes part"
+        source, mine = group.stands[verdict.source], group.stands[self._me.rank]
+        same = mine.round == verdict.round and mine.seal == source.seal != 0
+        if self._me.rank in verdict.current or same:
+            self._stand = Stand(verdict.round, True, 0)
+            self._ready = True
+        elif mine.veteran and mine.round == verdict.round - 1 and self._pending is not None:
+            parts = -(-self._pending.size // piece_elements(self._pending.size, self._pending.itemsize))
+            self._fetch = Fetch(Subject.RESULT, verdict.source, mine.round, parts)
+        else:
+            self._fetch = Fetch(Subject.STATE, verdict.source, verdict.round)
+
+    def _catch_up(self, group: Group) -> Iterator[Said | events.Effect]:
+        """Ask for what we lack of a result or of the state, and take it over once it is whole."""
+        fetch = self._fetch
+        if fetch is None:
+            return
+        if not fetch.whole:
+            yield from self._asked(group, fetch, fetch.next())
+            return
+        self._fetch = None
+        parts = [fetch.parts[index] for index in range(len(fetch.parts))]
+        if fetch.subject is Subject.STATE:
+            self._state = b"".join(part.tobytes() for part in parts)
+            self._stand = Stand(fetch.round, True, 0)
+            self._ready, self._entering = True, False
+            yield events.Synchronized(fetch.round, self._state)
+        else:
+            assert self._pending is not None
+            finished = Finished.fetched(fetch.round, fetch.step, parts, self._pending.dtype)
+            if finished.size != self._pending.size:
+                raise InvariantError(f"a result of {finished.size} elements for a vector of {self._pending.size}")
+            finite = finished.write(self._pending)
+            self._ready = True
+            yield self._over(finished, finite)
+
+    def _asked(self, group: Group, fetch: Fetch, indices: list[int]) -> Iterator[Lack]:
+        if indices:
+            wanted = tuple((0, index) for index in indices)
+            to = group.members[fetch.source]
+            yield Lack(self._me, to, fetch.subject, fetch.round, group.digest, wanted)
+
+    def _begin(self, group: Group, values: Values, now: float) -> Iterator[Said | events.Effect]:
+        n = len(group.places)
+        name = choose(n, values.nbytes) if self._kind == "auto" else self._kind
+        place = group.places.index(self._me.rank)
+        attempt = self._attempt = Attempt(plan(name, n, values.size), place, values, self._pool)
+        self._progress(now)
+        for out in attempt.start():
+            yield self._chunk(group.members[group.places[out.place]], self.round, group.digest, out)
+        early, self._early = self._early, {}
+        for (rank, number, step, cell), part in early.items():
+            if number > self.round:
+                self._early[rank, number, step, cell] = part
+            elif number == self.round and rank in group.places and not part.size % values.itemsize:
+                for out in attempt.arrived(group.places.index(rank), step, cell, part.view(values.dtype)):
+                    yield self._chunk(group.members[group.places[out.place]], self.round, group.digest, out)
+
+    def _chunk(self, to: Address, number: int, digest: int, out: Outgoing) -> Chunk:
+        return Chunk(self._me, to, Subject.PLAN, number, digest, out.step, out.cell, out.values)
+
+    def _finish(self, group: Group, attempt: Attempt) -> Iterator[events.Effect]:
+        assert self._pending is not None
+        finite = attempt.finish(self._pending)
+        self._attempt = None
+        yield self._over(Finished.computed(self.round, group.digest, group.places, attempt), finite)
+
+    def _over(self, finished: Finished, finite: bool) -> events.Effect:
+        self._last = finished
+        self._pending = self._state = None
+        self._stand = Stand(finished.round + 1, True, 0)
+        return events.Reduced(finished.round, finished.count, finite)
+
+    def _hand_state_out(self) -> Iterator[Chunk]:
+        if self._state is None:
+            return
+        total = max(1, -(-len(self._state) // _STATE_BYTES))
+        for lack in self._state_asked.values():
+            for _, index in lack.wanted[:AT_A_TIME]:
+                if index < total:
+                    body: Values = np.frombuffer(self._state, np.uint8)[index * _STATE_BYTES : (index + 1) * _STATE_BYTES]
+                    yield Chunk(self._me, lack.origin, Subject.STATE, lack.round, lack.digest, total, index, body)
+        self._state_asked.clear()
+
+    def _again(self, group: Group, now: float) -> Iterator[Said | events.Effect]:
+        """Ask for what has not come."""
+        self._interval = min(self._ceiling, 2 * self._interval)
+        self._again_at = now + self._interval
+        if not group.formed:
+            for address in group.silent:
+                self._say_where_we_stand(address)
+            yield from self._said()
+        elif self._fetch is not None:
+            yield from self._asked(group, self._fetch, self._fetch.again())
+        elif self._attempt is not None:
+            wanted: dict[int, list[tuple[int, int]]] = {}
+            for place, step, cell in self._attempt.lacking():
+                if len(wanted.setdefault(place, [])) < AT_A_TIME:
+                    wanted[place].append((step, cell))
+            for place, parts in wanted.items():
+                to = group.members[group.places[place]]
+                yield Lack(self._me, to, Subject.PLAN, self.round, group.digest, tuple(parts))
+
