@@ -1,8 +1,8 @@
 """The messages of `gossip.collective` as the fields of a header and a body, and back; `gossip.wire` does the rest.
 
-    enter     ... digest, stint, whether it takes part, round, whether it is a veteran, seal, whether it answers
-    lack      ... subject, round, digest; the body is pairs of step and index, 4 bytes each, little-endian
-    chunk     ... subject, round, digest, step, index, length of the body in bytes; the body is the values, raw
+enter     ... digest, stint, whether it takes part, round, whether it is a veteran, seal, whether it answers
+lack      ... subject, round, digest; the body is pairs of step and index, 4 bytes each, little-endian
+chunk     ... subject, round, digest, step, index, length of the body in bytes; the body is the values, raw
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from gossip.errors import Reason, Rejected
-from gossip.messages import Address, Lack, Chunk, Enter, Subject
+from gossip.messages import Address, Chunk, Enter, Lack, Subject
 
-__all__ = ["CHUNK_LIMIT", "decoded_lack", "decoded_chunk", "decoded_enter", "encoded"]
+__all__ = ["CHUNK_LIMIT", "decoded_chunk", "decoded_enter", "decoded_lack", "encoded"]
 
 #: No chunk has more bytes.
 CHUNK_LIMIT = 8 << 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gossip.blocks import Values
 from gossip.coding import Choice
 from gossip.errors import Reason
 from gossip.membership.record import Record
@@ -33,11 +34,14 @@ __all__ = [
     "Merge",
     "Merged",
     "NotFinite",
+    "Offer",
     "PeerAlive",
     "PeerDied",
     "Proceed",
     "Publish",
     "Received",
+    "Reduce",
+    "Reduced",
     "Refused",
     "Reincarnated",
     "RejectedFrame",
@@ -47,11 +51,17 @@ __all__ = [
     "Resume",
     "Send",
     "Show",
+    "StateWanted",
     "StepFinished",
+    "Stranded",
+    "Synchronize",
+    "Synchronized",
     "TakenBack",
     "Tick",
     "Watch",
     "Welcomed",
+    "Withdraw",
+    "Withdrawn",
 ]
 
 
@@ -155,6 +165,36 @@ class Show:
     body: bytes
 
 
+@dataclass(frozen=True)
+class Synchronize:
+    """The trainer wants to take part in a collective exchange, with the state that it has; wait for `Synchronized`."""
+
+    #: Where this peer is, if it has been there: how many steps it has made.
+    round: int
+    #: A hash of its state, below 2**53; who has the same need not be sent it. 0: not known.
+    seal: int = 0
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """The trainer takes no part in collective exchanges until its next `Synchronize`."""
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """The trainer lends a vector until `Reduced`, which then holds what everybody has."""
+
+    values: Values
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The answer to `StateWanted`: the state of the trainer, which is waiting."""
+
+    round: int
+    state: bytes
+
+
 Event = (
     StepFinished
     | Merge
@@ -171,6 +211,10 @@ Event = (
     | Join
     | Leave
     | Show
+    | Synchronize
+    | Withdraw
+    | Reduce
+    | Offer
 )
 
 
@@ -315,6 +359,43 @@ class Adopted:
     annex: bytes
 
 
+@dataclass(frozen=True)
+class Synchronized:
+    """This peer takes part, and has the state of the others: its own, or this one, which it has to take over."""
+
+    round: int
+    state: bytes | None
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """This peer takes no part any more."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The vector of `Reduce` is the mean of so many; the same, to the bit, for everybody."""
+
+    round: int
+    count: int
+    #: Whether there is no NaN or infinity in it.
+    finite: bool
+
+
+@dataclass(frozen=True)
+class StateWanted:
+    """Somebody is to take over this peer's state, which does not change now: answer with `Offer`."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Stranded:
+    """Nothing can go on: whom it all depends on is gone."""
+
+    reason: str
+
+
 Effect = (
     Send
     | Proceed
@@ -335,4 +416,9 @@ Effect = (
     | Compressing
     | Heard
     | Adopted
+    | Synchronized
+    | Withdrawn
+    | Reduced
+    | StateWanted
+    | Stranded
 )

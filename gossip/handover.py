@@ -116,9 +116,12 @@ class Handover:
 
     def asks(self, me: Address, view: View, now: float) -> list[Want]:
         """Return what is to be asked now, of those donors who are members."""
-        return [
-            Want(me, view.address(rank), piece) for rank, piece in self._due(now) if view.incarnation(rank) is not None
-        ]
+        donors = [rank for rank in self._donors if view.incarnation(rank) is not None]
+        if not donors:  # none is a member, for now
+            for ask in self._asked.values():
+                ask.again_at = max(ask.again_at, now + _FIRST)
+            return []
+        return [Want(me, view.address(rank), piece) for rank, piece in self._due(donors, now)]
 
     def take(self, piece: Piece) -> bool:
         """Take a piece in, if it was asked for; return whether that made the state whole."""
@@ -134,23 +137,26 @@ class Handover:
             self._turns[piece.piece] = max(self._turns[piece.piece], piece.turn)
         return self.whole
 
-    def _due(self, now: float) -> list[tuple[int, int]]:
-        """Return whom to ask for which piece now, as (rank, piece)."""
-        if not self._donors or self.whole:
+    def _due(self, donors: Sequence[int], now: float) -> list[tuple[int, int]]:
+        """Return whom of the donors to ask for which piece now, as (rank, piece)."""
+        if self.whole:
             return []
         out = []
         for piece, ask in self._asked.items():
             if ask.again_at <= now:
                 ask.attempts += 1
-                ask.again_at = now + min(_CEILING, _FIRST * 2.0 ** (ask.attempts - 1))
-                out.append((self._donor(piece, ask.attempts), piece))
+                # Longer and longer with one donor, and anew with the next; a whole tour in vain makes all slower.
+                tour, asked = divmod(ask.attempts - 1, _PATIENCE * len(donors))
+                ask.again_at = now + min(_CEILING, _FIRST * 2.0 ** (asked % _PATIENCE + min(tour, 8)))
+                out.append((_donor(donors, piece, ask.attempts), piece))
         for piece in range(self.pieces):
             if len(self._asked) >= _AT_A_TIME:
                 break
             if piece not in self._got and piece not in self._asked:
                 self._asked[piece] = _Ask(1, now + _FIRST)
-                out.append((self._donor(piece, 1), piece))
+                out.append((_donor(donors, piece, 1), piece))
         return out
 
-    def _donor(self, piece: int, attempts: int) -> int:
-        return self._donors[(piece + (attempts - 1) // _PATIENCE) % len(self._donors)]
+
+def _donor(donors: Sequence[int], piece: int, attempts: int) -> int:
+    return donors[(piece + (attempts - 1) // _PATIENCE) % len(donors)]

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from gossip.blocks import Values, is_finite
-from gossip.collective.plans import Plan
+from gossip.collective.plans import plan
 from gossip.pool import Pool
 
-__all__ = ["Attempt", "cut", "piece_elements"]
+__all__ = ["Attempt", "Outgoing", "cut", "piece_elements"]
 
 #: A piece is a 64th of the vector, within these bounds: many enough to flow, few enough not to be all headers.
 _PIECES, _SMALLEST, _LARGEST = 64, 64 << 10, 4 << 20
@@ -58,24 +59,32 @@ def cut(bounds: Sequence[int], longest: int) -> list[int]:
     return out
 
 
+@lru_cache(maxsize=16)
+def _programs(name: str, n: int, size: int, place: int, itemsize: int) -> tuple[list[int], list[list[_Op]]]:
+    """Return the bounds of all cells, and what one place does with each; the same in every round."""
+    rounds = plan(name, n, size).rounds
+    edges = {bound for each in rounds for one in each for bound in (one.start, one.stop)}
+    bounds = cut(sorted({0, size, *edges}), piece_elements(size, itemsize))
+    programs: list[list[_Op]] = [[] for _ in bounds[1:]]
+    for step, each in enumerate(rounds):
+        for sender, receiver, start, stop, add in each:
+            if place in (sender, receiver):
+                op = _Op(step, receiver if sender == place else sender, sender == place, add)
+                for cell in range(bisect_left(bounds, start), bisect_left(bounds, stop)):
+                    programs[cell].append(op)
+    return bounds, programs
+
+
 class Attempt:
     """The work of one place at one plan."""
 
-    def __init__(self, plan: Plan, place: int, values: Values, pool: Pool) -> None:
+    def __init__(self, name: str, n: int, place: int, values: Values, pool: Pool) -> None:
         """Begin; ``values`` are this place's own, and are only read, until `finish`."""
-        self.plan = plan
+        self.n = n
         self._own = values
         self._pool = pool
-        edges = {bound for each in plan.rounds for one in each for bound in (one.start, one.stop)}
-        self.bounds = cut(sorted({0, plan.size, *edges}), piece_elements(plan.size, values.itemsize))
-        cells = len(self.bounds) - 1
-        self._programs: list[list[_Op]] = [[] for _ in range(cells)]
-        for step, each in enumerate(plan.rounds):
-            for sender, receiver, start, stop, add in each:
-                if place in (sender, receiver):
-                    op = _Op(step, receiver if sender == place else sender, sender == place, add)
-                    for cell in range(bisect_left(self.bounds, start), bisect_left(self.bounds, stop)):
-                        self._programs[cell].append(op)
+        self.bounds, self._programs = _programs(name, n, values.size, place, values.itemsize)
+        cells = len(self._programs)
         #: How much of each program is done, and how many are not.
         self._done = [0] * cells
         self._open = cells
@@ -88,10 +97,6 @@ class Attempt:
     def finished(self) -> bool:
         """Whether all cells hold the sum."""
         return not self._open
-
-    def nbytes(self, cell: int) -> int:
-        """Return the size of a cell."""
-        return (self.bounds[cell + 1] - self.bounds[cell]) * self._own.itemsize
 
     def start(self) -> Iterator[Outgoing]:
         """Do what can be done before anything has arrived."""
@@ -126,7 +131,7 @@ class Attempt:
 
     def finish(self, out: Values) -> bool:
         """Write the mean over all places to ``out``; return whether it is finite."""
-        factor = out.dtype.type(1 / self.plan.n)
+        factor = out.dtype.type(1 / self.n)
         finite = True
         with np.errstate(over="ignore", invalid="ignore"):
             for cell in range(len(self._programs)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gossip.blocks import Values
-from gossip.messages import Subject
+from gossip.messages import Chunk, Subject
 
 __all__ = ["AT_A_TIME", "Fetch"]
 
@@ -43,12 +43,14 @@ class Fetch:
         """Return what was asked for and has not come."""
         return sorted(self._asked - self.parts.keys())
 
-    def take(self, index: int, step: int, values: Values) -> bool:
+    def take(self, chunk: Chunk) -> bool:
         """Take a part in; return whether it was wanted."""
-        if index not in self._asked or index in self.parts:
+        if (chunk.subject, chunk.origin.rank, chunk.round) != (self.subject, self.source, self.round):
+            return False
+        if chunk.index not in self._asked or chunk.index in self.parts:
             return False
         if self.total is None:
-            self.total = max(1, step)
-        self.step = step
-        self.parts[index] = values
+            self.total = max(1, chunk.step)
+        self.step = chunk.step
+        self.parts[chunk.index] = chunk.values
         return True

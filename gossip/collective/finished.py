@@ -40,7 +40,7 @@ class Finished:
     def computed(cls, number: int, digest: int, places: Sequence[int], attempt: Attempt) -> Finished:
         """Keep what an attempt has come to."""
         bounds, values = attempt.sums()
-        return cls(number, attempt.plan.n, bounds, values, digest, places, attempt)
+        return cls(number, attempt.n, bounds, values, digest, places, attempt)
 
     @classmethod
     def fetched(cls, number: int, count: int, parts: Sequence[Values], dtype: np.dtype[Any]) -> Finished:

@@ -44,7 +44,7 @@ from gossip.collective.exchange import Call, Said
 from gossip.collective.fetch import AT_A_TIME, Fetch
 from gossip.collective.finished import Finished
 from gossip.collective.group import Group, Seat, Seats, Stand
-from gossip.collective.plans import choose, plan
+from gossip.collective.plans import choose
 from gossip.errors import InvariantError
 from gossip.messages import Address, Chunk, Enter, Lack, Subject
 from gossip.pool import Pool
@@ -135,8 +135,8 @@ class Reduction:
                 if self._pending is not None or not self._seat.active or values.ndim != 1 or not values.size:
                     raise InvariantError("a vector to reduce comes alone, and from one that takes part")
                 self._pending = values
-            case events.Offer(state):
-                if self._still:
+            case events.Offer(number, state):
+                if self._still and number == self.round:
                     self._state = state
 
     def _take_part(self, active: bool) -> None:
@@ -158,7 +158,9 @@ class Reduction:
             return
         match message:
             case Enter():
-                if self._seats.learn(message.origin.rank, Seat(message.origin.incarnation, message.stint, message.active)):
+                if self._seats.learn(
+                    message.origin.rank, Seat(message.origin.incarnation, message.stint, message.active)
+                ):
                     self._heard[message.origin.rank] = message
                     self._members = None
                     self._gathered(me, members, now).hear(message)
@@ -170,15 +172,8 @@ class Reduction:
                 if message.digest == group.digest:
                     self._take(group, message, now)
             case Chunk():
-                fetch = self._fetch
-                wanted = fetch is not None and (message.subject, message.origin.rank, message.round) == (
-                    fetch.subject,
-                    fetch.source,
-                    fetch.round,
-                )
-                if fetch is not None and wanted and message.digest == group.digest:
-                    if fetch.take(message.index, message.step, message.values):
-                        self._progress(now)
+                if message.digest == group.digest and self._fetch is not None and self._fetch.take(message):
+                    self._progress(now)
 
     def _give(self, group: Group, lack: Lack) -> None:
         """Send again, or at last, what somebody lacks."""
@@ -210,7 +205,7 @@ class Reduction:
         elif lack.subject is Subject.STATE and lack.round == self.round and self._stand.veteran and self._still:
             self._state_asked[lack.origin.rank] = lack
             if self._state is None:
-                self._out.append(events.StateWanted())
+                self._out.append(events.StateWanted(self.round))
 
     def _take(self, group: Group, chunk: Chunk, now: float) -> None:
         """Take in a chunk of this group's plan, or keep it until we are there."""
@@ -272,8 +267,7 @@ class Reduction:
         self._seats.learn(me.rank, self._seat)
         group = Group(me, members, self._seats)
         if self._group is not None and self._group.digest == group.digest and me.rank in self._group.stands:
-            if self._group.stands[me.rank] == self._stand or self._group.formed:
-                return self._group
+            return self._group
         self._group = group
         self._ready, self._fetch, self._attempt = False, None, None
         self._early.clear()
@@ -293,9 +287,7 @@ class Reduction:
         if group is None or self._mute:
             return
         stand = group.stands[self._me.rank]
-        self._out.append(
-            Enter(self._me, to, group.digest, self._seat.stint, self._seat.active, *stand, answers)
-        )
+        self._out.append(Enter(self._me, to, group.digest, self._seat.stint, self._seat.active, *stand, answers))
 
     def _see_what_lacks(self, group: Group) -> None:
         verdict = group.verdict()
@@ -345,7 +337,7 @@ class Reduction:
         n = len(group.places)
         name = choose(n, values.nbytes) if self._kind == "auto" else self._kind
         place = group.places.index(self._me.rank)
-        attempt = self._attempt = Attempt(plan(name, n, values.size), place, values, self._pool)
+        attempt = self._attempt = Attempt(name, n, place, values, self._pool)
         self._progress(now)
         for out in attempt.start():
             yield self._chunk(group.members[group.places[out.place]], self.round, group.digest, out)
@@ -379,7 +371,9 @@ class Reduction:
         for lack in self._state_asked.values():
             for _, index in lack.wanted[:AT_A_TIME]:
                 if index < total:
-                    body: Values = np.frombuffer(self._state, np.uint8)[index * _STATE_BYTES : (index + 1) * _STATE_BYTES]
+                    body: Values = np.frombuffer(self._state, np.uint8)[
+                        index * _STATE_BYTES : (index + 1) * _STATE_BYTES
+                    ]
                     yield Chunk(self._me, lack.origin, Subject.STATE, lack.round, lack.digest, total, index, body)
         self._state_asked.clear()
 
@@ -401,4 +395,3 @@ class Reduction:
             for place, parts in wanted.items():
                 to = group.members[group.places[place]]
                 yield Lack(self._me, to, Subject.PLAN, self.round, group.digest, tuple(parts))
-

@@ -246,3 +246,33 @@ def test_mass_that_comes_before_the_state_is_not_lost() -> None:
         hand.tell(1, parcel(0, 1, shard, shard=shard, weight=0.25, value=2.0))
     hand.settle()
     assert hand.total()[0] == pytest.approx(total + 4 * 0.25)
+
+
+def test_each_donor_in_turn_is_asked_soon() -> None:
+    """However often the one before was asked in vain: with three donors, the third after two times four seconds."""
+    hand = start(STATE, STATE, STATE, BLANK, donors=3)
+    hand.feed(3, events.Adopt([0, 1, 2]))
+    asked: dict[int, float] = {}
+    while len(asked) < 3:
+        for rank, piece in wants(hand):
+            if piece == 0:
+                asked.setdefault(rank, hand.now)
+        hand.lose(Want)
+        due = hand.cores[3].deadline
+        assert due is not None
+        assert due < 10
+        hand.tick(3, due)
+
+
+def test_who_knows_no_donor_for_now_does_not_spin() -> None:
+    hand = start(STATE, BLANK, donors=1)
+    hand.feed(1, events.Adopt([0]))
+    hand.feed(1, events.PeerDied(Address(0, 0)))
+    for _ in range(3):
+        due = hand.cores[1].deadline
+        if due is None:
+            return
+        assert due >= hand.now
+        before = hand.now
+        hand.tick(1, due)
+        assert hand.now > before or hand.cores[1].deadline is None or hand.cores[1].deadline > before

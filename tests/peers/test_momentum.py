@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lockstep import N, RATE, SIZE, STEPS, Make, Vectors, assert_same, gradients, heavy, mixing, run, start
-from swarms import LONGEST, Meeting, patient, swarm
+from lockstep import RATE, SIZE, STEPS, Make, Vectors, assert_same, gradients, heavy, mixing, run, start
+from swarms import LONGEST, Meeting, patient, swarm, together
 
 from gossip.errors import SettingsError
 from peers import Peer
@@ -117,53 +117,46 @@ def test_how_much_is_sent() -> None:
     }
 
 
-def test_a_newcomer_gets_mixed_buffers_and_starts_with_none_otherwise() -> None:
-    for option, expected in (("mixed", 2.0), ("quasi-global", 0.0), ("own", None)):
-        meeting = Meeting(2, algorithm=f"osgp:momentum={option}")
-        joined, over = threading.Event(), threading.Event()
+@pytest.mark.parametrize(("option", "expected"), [("mixed", 2.0), ("quasi-global", 0.0), ("own", None)])
+def test_a_newcomer_gets_mixed_buffers_and_starts_with_none_otherwise(option: str, expected: float | None) -> None:
+    meeting = Meeting(2, algorithm=f"osgp:momentum={option}")
+    died, over = threading.Event(), threading.Event()
 
-        def stays(peer: Peer) -> None:
-            model = Vectors(np.zeros(SIZE))
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.5)
-            peer.attach(model, optimizer)
-            assert died.wait(LONGEST)
-            while not joined.is_set():
-                model.one.grad, model.two.grad = torch.ones_like(model.one), torch.ones_like(model.two)
-                optimizer.step()
-            assert over.wait(LONGEST)
+    def attached(peer: Peer) -> tuple[Vectors, torch.optim.Optimizer]:
+        model = Vectors(np.zeros(SIZE))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.5)
+        peer.attach(model, optimizer)
+        return model, optimizer
 
-        def dies_and_comes_back() -> float | None:
-            try:
-                for incarnation in (0, 1000):
-                    with meeting.peer(1, incarnation=incarnation) as peer:
-                        model = Vectors(np.ones(SIZE))
-                        optimizer = torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.5)
-                        peer.attach(model, optimizer)
-                        if incarnation:
-                            found = optimizer.state[model.one].get("momentum_buffer")
-                            return None if found is None else float(found.mean())
-                        peer._attached().driver.close()
-                    died.set()
-            finally:
-                joined.set()
-                over.set()
-            return None
+    def stays(peer: Peer) -> None:
+        """Train on gradients of 1, of which buffers become 2, for as long as the other one needs."""
+        model, optimizer = attached(peer)
+        assert died.wait(LONGEST)
+        for _ in range(50):
+            model.one.grad, model.two.grad = torch.ones_like(model.one), torch.ones_like(model.two)
+            optimizer.step()
+        died.clear()
+        while not over.is_set():
+            optimizer.step()
 
-        died = threading.Event()
-        results = Meeting.run  # the tasks differ, so they are put together by hand
-        del results
-        found = together_of(meeting, stays, dies_and_comes_back)
-        assert found == (None if expected is None else pytest.approx(expected, abs=0.5)), option
+    def comes_back() -> float | None:
+        try:
+            with meeting.peer(1) as peer:
+                attached(peer)
+                peer._attached().driver.close()  # as if killed: no goodbye
+            died.set()
+            while died.is_set():
+                over.wait(0.01)
+            with meeting.peer(1, incarnation=1000) as peer:
+                model, optimizer = attached(peer)
+                buffer = optimizer.state[model.one].get("momentum_buffer")
+                return None if buffer is None else float(buffer.mean())
+        finally:
+            over.set()
 
-
-def together_of(meeting: Meeting, stays: Callable[[Peer], None], comes: Callable[[], Any]) -> Any:
-    from swarms import together
-
-    first, second = together([meeting.task(0, stays), comes])
-    for result in (first, second):
-        if isinstance(result, BaseException):
-            raise result
-    return second
+    trained, found = together([meeting.task(0, stays), comes_back])
+    assert trained is None, trained
+    assert found == (None if expected is None else pytest.approx(expected, abs=1e-6))
 
 
 def test_buffers_that_the_user_loads_are_mixed_and_used() -> None:
@@ -206,4 +199,3 @@ def test_other_optimizers_are_refused_before_anybody_is_waited_for(option: str, 
         assert peer._engine is None
 
     swarm(1, body, algorithm=f"sgp:momentum={option}")
-    assert N > 1

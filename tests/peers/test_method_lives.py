@@ -1,0 +1,207 @@
+"""What algorithms keep beside the model, through checkpoints, deaths and launches."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lockstep import N, RATE, SIZE, Vectors, heavy, loss_of, run
+from swarms import LONGEST, Meeting, clean_environment, patient, together
+
+from gossip import presets
+from peers import Peer
+
+SCRIPT = Path(__file__).with_name("peer_script.py")
+ALGORITHMS = {
+    "slowmo:h=4": "one-peer-exponential",
+    "noloco:h=4": "random-matching",
+    "ssd:k=4,warmup=5": "one-peer-exponential",
+    "local:h=4,tau=0": "one-peer-exponential",
+    "sgp:momentum=mixed": "one-peer-exponential",
+    "sgp:momentum=quasi-global": "one-peer-exponential",
+    "local:h=4,tau=0,momentum=quasi-global": "one-peer-exponential",
+}
+#: The algorithms with files of their own, as they are launched.
+NEW = [("slowmo:h=4", "base"), ("noloco:h=4", "random-matching"), ("ssd:k=4,warmup=6", "ring")]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_swarm_that_is_resumed_goes_on_to_the_last_bit(algorithm: str, tmp_path: Path) -> None:
+    """From step 10, which is in the middle of a period."""
+    topology = ALGORITHMS[algorithm]
+    whole = run(algorithm, topology, steps=22, make=heavy)
+    place = {"run_dir": str(tmp_path), "checkpoint_every": 10}
+    first = run(algorithm, topology, steps=10, make=heavy, **place)
+    rest = run(algorithm, topology, steps=22, make=heavy, resume=True, **place)
+    np.testing.assert_array_equal(np.concatenate([first, rest]), whole)
+
+
+def test_a_checkpoint_of_another_algorithm_gives_its_model_and_no_more(tmp_path: Path) -> None:
+    def body(peer: Peer) -> tuple[int, torch.Tensor]:
+        model = Vectors(np.ones(SIZE))
+        optimizer = heavy(model.parameters())
+        peer.attach(model, optimizer)
+        began, first = peer.step, model.at().detach().clone()
+        for _ in peer.batches(range(4), 1, 1):
+            optimizer.zero_grad()
+            loss_of(0, model.at()).backward()
+            optimizer.step()
+        assert peer._stepping is not None
+        return began, first if began else model.at().detach().clone()
+
+    place = {"run_dir": str(tmp_path), "checkpoint_every": 1}
+    before = Meeting(1, algorithm="sgp", **place).run(body)[0]
+    after = Meeting(1, algorithm="slowmo:h=2", resume=True, **place).run(body)[0]
+    events = (tmp_path / "rank-0" / "events.jsonl").read_text()
+    assert before[0] == 0
+    assert 0 < after[0] <= 4
+    assert "the checkpoint is of another algorithm" in events
+    if after[0] == 4:
+        assert torch.equal(before[1], after[1])
+
+
+@pytest.mark.parametrize(("algorithm", "topology"), NEW)
+def test_the_others_go_on_when_one_dies(algorithm: str, topology: str) -> None:
+    """It goes without a word in the middle of a period; the rest still descend, and stay together."""
+    meeting = Meeting(N, algorithm=algorithm, topology=topology)
+    end = threading.Barrier(N - 1)
+
+    def trains(peer: Peer, steps: int) -> Vectors:
+        model = Vectors(np.zeros(SIZE))
+        optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+        peer.attach(model, optimizer)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss_of(peer.rank, model.at()).backward()
+            optimizer.step()
+        return model
+
+    def stays(peer: Peer) -> tuple[np.ndarray, float]:
+        model = trains(peer, 80)
+        end.wait(LONGEST)
+        return model.at().detach().numpy(), peer.weight
+
+    def dies() -> None:
+        with meeting.peer(N - 1, presets.preset("loopback")) as peer:
+            trains(peer, 10)
+            peer._attached().driver.close()
+
+    tasks = [meeting.task(rank, stays, presets.preset("loopback")) for rank in range(N - 1)]
+    *results, gone = together([*tasks, dies])
+    assert gone is None, gone
+    values = np.stack([value for value, _ in results])
+    assert np.isfinite(values).all()
+    assert all(0.1 < weight < 3.1 for _, weight in results)
+
+    def loss(z: np.ndarray) -> float:
+        return float(sum(loss_of(rank, torch.from_numpy(z)) for rank in range(N - 1)))
+
+    assert loss(values.mean(axis=0)) < 0.9 * loss(np.zeros(SIZE))
+    assert np.abs(values - values.mean(axis=0)).max() < 1.0
+
+
+def test_a_newcomer_exchanges_when_the_others_do_and_does_not_warm_up_again() -> None:
+    meeting = Meeting(2, algorithm="ssd:k=4,warmup=6")
+    died, over = threading.Event(), threading.Event()
+    quick = presets.preset("loopback")
+
+    def stays(peer: Peer) -> int:
+        model = Vectors(np.zeros(SIZE))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        peer.attach(model, optimizer)
+        assert died.wait(LONGEST)
+        for _ in range(22):  # 6 turns, and 4 more
+            optimizer.step()
+        died.clear()
+        while not over.is_set():
+            optimizer.step()
+        return peer.step
+
+    def comes_back() -> tuple[int, list[bool]]:
+        try:
+            with meeting.peer(1, quick) as peer:
+                model = Vectors(np.zeros(SIZE))
+                peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.0))
+                peer._attached().driver.close()
+            died.set()
+            while died.is_set():
+                over.wait(0.01)
+            with meeting.peer(1, quick, incarnation=1000) as peer:
+                model = Vectors(np.zeros(SIZE))
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+                peer.attach(model, optimizer)
+                engine = peer._attached()
+                began, exchanged = engine.core.step, []
+                for _ in range(8):
+                    optimizer.step()
+                    exchanged.append(bool(engine.exchanged))
+                return began, exchanged
+        finally:
+            over.set()
+
+    steps, (began, exchanged) = together([meeting.task(0, stays, quick), comes_back])
+    assert 22 <= began <= steps
+    assert (began - 22) % 4 == 0, "by turns, one knows to the exchange"
+    assert exchanged == [False, False, False, True] * 2
+
+
+def test_mixing_without_training_does_not_change_when_to_exchange() -> None:
+    """Peers mix for as many rounds as it takes, which is not the same for all."""
+
+    def body(peer: Peer) -> list[bool]:
+        model = Vectors(np.zeros(SIZE))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        peer.attach(model, optimizer)
+        exchanged = []
+        for step in range(8):
+            optimizer.step()
+            exchanged.append(bool(peer._attached().exchanged))
+            if step == 2:
+                assert peer.consensus(1e-3, LONGEST) <= 1e-3
+        return exchanged
+
+    results = Meeting(3, algorithm="slowmo:h=4").run(body, presets.preset("loopback"))
+    assert results == [[False, False, False, True] * 2] * 3
+
+
+def test_a_replica_alone_has_its_outer_step_too() -> None:
+    """A swarm of one mixes with nobody; what is left of slowmo is momentum over its own periods."""
+
+    def body(peer: Peer) -> list[float]:
+        model = Vectors(np.zeros(SIZE))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        peer.attach(model, optimizer)
+        found = []
+        for _ in range(6):
+            for parameter in model.parameters():
+                parameter.grad = -torch.ones_like(parameter)
+            optimizer.step()
+            found.append(float(model.one.detach()[0]))
+        return found
+
+    assert Meeting(1, algorithm="slowmo:h=2,beta=0.5").run(body, patient()) == [[1.0, 2.0, 3.0, 5.0, 6.0, 8.5]]
+
+
+@pytest.mark.parametrize(("algorithm", "topology"), NEW)
+def test_real_processes(algorithm: str, topology: str, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    options = {"samples": 64, "epochs": 2, "out": str(tmp_path / "{rank}.json")}
+    command = ["launch", "-n", "3", "--quiet", "--run-dir", str(run_dir), "--algorithm", algorithm]
+    done = subprocess.run(
+        [sys.executable, "-m", "launch.cli", *command, "--topology", topology, str(SCRIPT), json.dumps(options)],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        env=clean_environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
+    assert all(one["disagreement"] <= 1e-3 and one["step"] > 0 for one in results)
+    assert sum(one["samples"] for one in results) >= 128
