@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOG    := $(VENV)/setup.log
 
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench chaos clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -40,6 +40,9 @@ format: $(READY) ## let ruff put the code in shape
 
 bench: $(READY) ## run the benchmarks and their bars
 	$(BIN)/python -m benchmarks
+
+chaos: $(READY) ## run the fault matrix: real processes, one fault each, and what must hold
+	$(BIN)/python -m benchmarks.chaos
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,6 +1,6 @@
 """The messages of `gossip.collective` as the fields of a header and a body, and back; `gossip.wire` does the rest.
 
-enter     ... digest, stint, whether it takes part, round, whether it is a veteran, seal, whether it answers
+enter     ... digest, stint, takes part, round, veteran, keeps, seal, answers; see `Enter`
 lack      ... subject, round, digest; the body is pairs of step and index, 4 bytes each, little-endian
 chunk     ... subject, round, digest, step, index, length of the body in bytes; the body is the values, raw
 """
@@ -27,8 +27,8 @@ _PAIR = np.dtype("<u4")
 def encoded(message: Enter | Lack | Chunk) -> tuple[list[Any], memoryview | None]:
     """Return the fields behind the common ones, and the body."""
     if isinstance(message, Enter):
-        flags = [message.round, message.veteran, message.seal, message.answers]
-        return [message.digest, message.stint, message.active, *flags], None
+        fields = [message.digest, message.stint, message.active, message.round, message.veteran]
+        return [*fields, message.keeps, message.seal, message.answers], None
     common = [int(message.subject), message.round, message.digest]
     if isinstance(message, Lack):
         return common, memoryview(np.array(message.wanted, _PAIR).tobytes())
@@ -38,12 +38,12 @@ def encoded(message: Enter | Lack | Chunk) -> tuple[list[Any], memoryview | None
 
 def decoded_enter(origin: Address, destination: Address, fields: list[Any]) -> Enter:
     """Return the message of these fields, or raise `Rejected`."""
-    digest, stint, active, number, veteran, seal, answers = fields
+    digest, stint, active, number, veteran, keeps, seal, answers = fields
     for count in (digest, stint, number, seal):
         _checked(count, origin)
-    if not (type(active) is type(veteran) is type(answers) is bool):
+    if not all(type(flag) is bool for flag in (active, veteran, keeps, answers)):
         raise Rejected(Reason.MALFORMED, "enters neither so nor so", origin.rank)
-    return Enter(origin, destination, digest, stint, active, number, veteran, seal, answers)
+    return Enter(origin, destination, digest, stint, active, number, veteran, keeps, seal, answers)
 
 
 def decoded_lack(origin: Address, destination: Address, fields: list[Any], body: bytes) -> Lack:

@@ -36,6 +36,7 @@ from gossip import events
 from gossip.backoff import Backoff
 from gossip.blocks import inspect
 from gossip.coding import Coding
+from gossip.collective.making import exchange_of
 from gossip.errors import InvariantError, Reason, Rejected
 from gossip.events import Effect, Event
 from gossip.farewell import Farewell
@@ -50,8 +51,11 @@ from gossip.messages import (
     Ack,
     Address,
     Bye,
+    Chunk,
+    Enter,
     Fence,
     Hello,
+    Lack,
     Look,
     Message,
     News,
@@ -128,6 +132,8 @@ class Core:
         self.gaps: dict[int, float] = {}
         self._codec = Codec(settings.run, layout, settings.compress)
         self.coding = Coding(settings.compress, settings.share, layout)
+        #: What is exchanged beside mass, by policies that do.
+        self.exchange = exchange_of(policy, me, mass, settings)
         self._window = 4 * layout.shards + 64
         self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
         self._inbox_bytes = settings.inbox_bytes or 2 * layout.total_bytes
@@ -225,9 +231,18 @@ class Core:
                 self._join(contacts, now)
             case events.Leave(at_once):
                 self._leave(at_once, now)
+            case events.Synchronize() | events.Withdraw() | events.Reduce() | events.Offer():
+                assert self.exchange is not None, "only for policies that are collective"
+                self.exchange.handle(event, now)
             case events.Show(endpoint, key, body):
                 self._send(Shown(self.me, Address(ANYBODY, 0), body), endpoint, key)
         self._hand_over(now)
+        if self.exchange is not None and not self._gone:
+            for one in self.exchange.work(self.me, self.view.members, now):
+                if isinstance(one, Enter | Lack | Chunk):
+                    self._send(one)
+                else:
+                    self._emit(one)
         if self._farewell is not None:
             self._go_on_leaving(self._farewell, now)
         if self._open:
@@ -254,8 +269,9 @@ class Core:
         turns = self._turns_due_at if self._turns_left else None
         farewell = None if self._farewell is None else self._farewell.deadline
         watch = self.membership.deadline if self.membership is not None and self._watching else None
-        moments = (turns, self.outbox.resend_at, self._waiting.deadline, self._handover.deadline, news, farewell, watch)
-        return min([moment for moment in moments if moment is not None], default=None)
+        exchange = None if self.exchange is None else self.exchange.deadline
+        due = [turns, self.outbox.resend_at, self._waiting.deadline, self._handover.deadline, news, farewell, watch]
+        return min([moment for moment in (*due, exchange) if moment is not None], default=None)
 
     # The step
 
@@ -267,6 +283,8 @@ class Core:
         self.step += 1
         self._merge_all(now)
         if not self.policy.exchanges(self.step):
+            if self.exchange is not None:
+                self._tell(now)
             return
         self._turns_left = max(1, round(self.coding.share * self.mass.layout.shards))
         self._turns_due_at = now
@@ -509,6 +527,8 @@ class Core:
                 self._asks[origin.rank, shard] = Ask(origin, turn, fraction)
                 if self._open and self._merges:
                     self._merge_due(shard, now)
+            case Enter() | Lack() | Chunk() if self.exchange is not None:
+                self.exchange.receive(message, self.me, self.view.members, now)
             case Settled() if self._farewell is not None:
                 self._farewell.settle(origin)
 
@@ -715,7 +735,10 @@ class Core:
         self._turns_left = 0  # what has not had its turn yet goes to the heirs
         if self._farewell is None:
             self._farewell = self._new_farewell()
-        if at_once or self._stateless:  # the values that we started with are nobody's: they must not be handed on
+        if self.exchange is not None:
+            self.mass.weights = [0.0] * self.mass.layout.shards  # nobody is to have it
+        # The values that one without a state started with are nobody's: they must not be handed on.
+        if at_once or self._stateless or self.exchange is not None:
             self._go_on_leaving(self._farewell, now)
             if self._farewell is not None:
                 self._depart(now)

@@ -1,9 +1,10 @@
 """Runs a core on a transport: the one thread, and the one loop, that touches either.
 
 The trainer's side is a few calls. `step` hands the values over and returns when the core says `Proceed`, with whatever
-had arrived merged in; `merge`, `rest` and `resume` lend the values without pushing; `post` raises any other event;
-`leave` hands everything over to the others; `close` ends everything. They go through a queue, and the loop is woken for
-them, so a trainer never waits for a socket.
+had arrived merged in; `merge`, `rest` and `resume` lend the values without pushing; `reduce` replaces a vector by what
+all get of all, and `synchronize` and `withdraw` say from when to when this peer takes part in that; `post` raises any
+other event; `leave` hands everything over to the others; `close` ends everything. They go through a queue, and the loop
+is woken for them, so a trainer never waits for a socket.
 
 A peer is connected to when the first message for it is sent; `introduce` says where it is, and so does membership
 when somebody joins or moves. Who is no member, a newcomer or a guest, is written to by its endpoint.
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from gossip import events
+from gossip.blocks import Values
 from gossip.core import Core
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError
@@ -35,6 +37,8 @@ _BATCH = 64
 #: For how long, and how often, a message is tried again that finds no connection and that nobody sends again soon; and
 #: how many of them are kept.
 _INSIST, _RETRY, _KEPT = 1.0, 0.01, 256
+#: How often whoever waits for others looks whether it still makes sense.
+_GLANCE = 0.2
 #: Connections to those who are no members.
 _GUESTS = 16
 
@@ -72,6 +76,7 @@ class Driver:
         #: The effect that the trainer waits for, and the sign that it has come about.
         self._awaited: type[Effect] = events.Proceed
         self._done = threading.Event()
+        self._answer: Effect | None = None
         self._directory: dict[int, tuple[Endpoint, bytes | None]] = {}
         #: Where members are said to be.
         self._homes: dict[int, tuple[str, str]] = {}
@@ -112,6 +117,28 @@ class Driver:
         """Take the values back after a `rest`."""
         self._call(events.Resume(), events.Proceed, timeout)
 
+    def synchronize(self, number: int, seal: int, check: Callable[[], None]) -> events.Synchronized:
+        """Take part in a collective exchange from now on; return when this peer has the state of the others.
+
+        Args:
+            number: where this peer is, if it has been there before.
+            seal: a hash of its state.
+            check: is called now and then, and may raise.
+        """
+        answer = self._call(events.Synchronize(number, seal), events.Synchronized, None, check)
+        assert isinstance(answer, events.Synchronized)
+        return answer
+
+    def reduce(self, values: Values, check: Callable[[], None]) -> events.Reduced:
+        """Replace a vector by what everybody gets of everybody's; whoever takes part is waited for."""
+        answer = self._call(events.Reduce(values), events.Reduced, None, check)
+        assert isinstance(answer, events.Reduced)
+        return answer
+
+    def withdraw(self, timeout: float | None = None) -> None:
+        """Take no part in collective exchanges until the next `synchronize`."""
+        self._call(events.Withdraw(), events.Withdrawn, timeout)
+
     def leave(self, timeout: float) -> bool:
         """Hand all mass over to those who stay, and go; return whether that came about in time."""
         finished = True
@@ -125,14 +152,21 @@ class Driver:
             self._call(events.Leave(at_once=True), events.Left, None)
         return finished
 
-    def _call(self, event: Event, awaited: type[Effect], timeout: float | None) -> None:
+    def _call(
+        self, event: Event, awaited: type[Effect], timeout: float | None, check: Callable[[], None] | None = None
+    ) -> Effect | None:
         self._awaited = awaited
         self._done.clear()
         self.post(event)
-        finished = self._done.wait(timeout)
+        finished = self._done.wait(timeout if check is None else _GLANCE)
+        while check is not None and not finished:
+            self._raise_failure()
+            check()
+            finished = self._done.wait(_GLANCE)
         self._raise_failure()
         if not finished:
             raise DriverError(f"{type(event).__name__} was not answered within {timeout} seconds")
+        return self._answer
 
     def introduce(self, rank: int, endpoint: Endpoint, key: bytes | None = None, *, now: bool = False) -> None:
         """Say where a rank is to be found; connect at once, or with the first message for it."""
@@ -238,6 +272,7 @@ class Driver:
         if self._listen is not None and not isinstance(effect, events.Proceed | events.Merged | events.Rested):
             self._listen(effect)
         if isinstance(effect, self._awaited):
+            self._answer = effect
             self._done.set()
 
     def _send(self, rank: int, frames: Sequence[Buffer]) -> bool:

@@ -189,7 +189,7 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Offer:
-    """The answer to `StateWanted`: the state of the trainer, which is waiting."""
+    """The answer to `StateWanted`: the state of the trainer."""
 
     round: int
     state: bytes
@@ -384,7 +384,7 @@ class Reduced:
 
 @dataclass(frozen=True)
 class StateWanted:
-    """Somebody is to take over this peer's state, which does not change now: answer with `Offer`."""
+    """Somebody is to take over this peer's state, which does not change before `Reduced`: answer with `Offer`."""
 
     round: int
 

@@ -146,6 +146,11 @@ class Mass:
         self._pool = Pool(layout.total_bytes, owner)
 
     @property
+    def pool(self) -> Pool:
+        """Where memory for what is sent comes from."""
+        return self._pool
+
+    @property
     def values(self) -> Values:
         """z, where it is a single vector."""
         (only,) = self.parts

@@ -253,9 +253,11 @@ class Enter:
     #: How often the origin has begun or ceased to take part, and whether it does.
     stint: int
     active: bool
-    #: The round that it comes to next, and whether its state is that of the group at that round.
+    #: The round that it comes to next, whether its state is that of the group at that round, and whether it still has
+    #: the result of the round before.
     round: int
     veteran: bool
+    keeps: bool
     #: A hash of its state, where it is no veteran; 0: not known.
     seal: int
     #: Whether it answers the destination's own, and wants no answer itself.

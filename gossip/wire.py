@@ -126,7 +126,7 @@ _FIELDS = {
     _LOOK: _COMMON,
     _SHOWN: _COMMON,
     _PULL: _COMMON + 3,
-    _ENTER: _COMMON + 7,
+    _ENTER: _COMMON + 8,
     _LACK: _COMMON + 3,
     _CHUNK: _COMMON + 6,
 }

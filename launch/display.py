@@ -137,7 +137,7 @@ class Display:
                     "apart": status.get("disagreement"),
                 }
             )
-        return peer_table(_COLUMNS, rows)
+        return peer_table(_COLUMNS, rows, self._console.width)
 
 
 def how(code: int) -> str:

@@ -26,14 +26,28 @@ _FORMS = {
 _STYLES = {"dead": "red", "suspect": "yellow", "slow": "yellow", "left": "dim", "failed": "red", "was": "red"}
 
 
-def peer_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the table with these columns; None in a row, or nothing, is an empty cell."""
+#: What is left out first where the terminal is narrow: half a number would be worse than none.
+_SPARE = ("apart", "weight", "peers", "MB/s", "endpoint", "host", "life", "samples/s", "lag")
+_GAP = 2
+
+
+def peer_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """Return the table with as many of these columns as there is room for; None in a row is an empty cell."""
+    columns = _fitting(columns, rows, width)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name, justify="right" if name in _FORMS else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(_cell(name, row.get(name)) for name in columns))
     return table
+
+
+def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
+    needed = {name: max([len(name), *(len(_cell(name, row.get(name))) for row in rows)]) + _GAP for name in columns}
+    for name in _SPARE:
+        if sum(needed.values()) - _GAP > width:
+            needed.pop(name, None)
+    return list(needed)
 
 
 def _cell(name: str, value: Any) -> Text:

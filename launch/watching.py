@@ -55,7 +55,7 @@ def show(invitation: Invitation, console: Console, *, as_json: bool, timeout: fl
         print(json.dumps(status(picture, place), indent=2, allow_nan=False))
     else:
         console.print(_headline(picture, place))
-        console.print(table(picture))
+        console.print(table(picture, console.width))
     return SOME_TROUBLED if any(member["membership"] in TROUBLED for member in picture["members"]) else 0
 
 
@@ -119,7 +119,7 @@ class _Screen:
         self._live.stop()
 
     def show(self, picture: dict[str, Any], place: str) -> None:
-        self._live.update(Group(_headline(picture, place), table(picture)), refresh=True)
+        self._live.update(Group(_headline(picture, place), table(picture, self._live.console.width)), refresh=True)
 
     def tell(self, sentence: str) -> None:
         self._live.console.print(Text(f"gossip: {sentence}", style="bold"), soft_wrap=True)
@@ -155,8 +155,8 @@ class _Lines:
         self._console.file.flush()  # whoever reads along wants it now
 
 
-def table(picture: dict[str, Any]) -> Table:
-    """Return the table of a picture."""
+def table(picture: dict[str, Any], width: int) -> Table:
+    """Return the table of a picture, no wider than that."""
     members = picture["members"]
     rows = [
         {
@@ -175,7 +175,7 @@ def table(picture: dict[str, Any]) -> Table:
         }
         for member, lag in zip(members, lags(members), strict=True)
     ]
-    return peer_table(_COLUMNS, rows)
+    return peer_table(_COLUMNS, rows, width)
 
 
 def _now(member: dict[str, Any], name: str) -> float | None:

@@ -85,7 +85,13 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         append=setup.resume or setup.incarnation > 0,
         tensorboard=setup.tensorboard,
     )
-    records.event(event="start", incarnation=setup.incarnation, host=socket.gethostname(), peers=setup.world_size)
+    records.event(
+        event="start",
+        incarnation=setup.incarnation,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        peers=setup.world_size,
+    )
     if metrics is not None:
         records.event(event="metrics", text=f"served at http://{metrics.endpoint}/metrics")
         if not setup.metrics_port:  # otherwise it is known where they are

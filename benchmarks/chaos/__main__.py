@@ -10,15 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 
 from benchmarks.chaos.harness import Session
 from benchmarks.chaos.matrix import ROWS
-from benchmarks.chaos.outcome import Outcome
-from benchmarks.chaos.rows import Result, run_row
+from benchmarks.chaos.rows import UNDISTURBED, Result, reference, run_row
 
 HEAD = ("fault", "pause", "steps", "lost", "mass error", "written off", "apart", "accuracy", "memory", "took", "")
 WIDTHS = (22, 7, 6, 4, 10, 11, 8, 8, 8, 6, 2)
@@ -36,43 +35,47 @@ def main() -> int:
         parser.error(f"no row {', '.join(unknown)}; see --list")
     if args.list:
         for row in ROWS.values():
-            print(f"{row.name:22} {row.text}{' (needs root)' if row.root else ''}")
+            needs = " (needs root)" if row.root else ""
+            print(f"{row.name:22} {row.text}{needs}{row.undefended and f'; no defence: {row.undefended}'}")
         return 0
-    chosen = [name for name in args.rows or ROWS if name != "undisturbed"]
+    chosen = [name for name in args.rows or ROWS if name != UNDISTURBED]
     if os.geteuid() != 0 and (barred := [name for name in chosen if ROWS[name].root]):
         print(f"these need root, for namespaces and mounts, and are left out: {', '.join(barred)}", file=sys.stderr)
         chosen = [name for name in chosen if name not in barred]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     return _run(chosen, jobs=args.jobs, as_json=args.json)
 
 
 def _run(chosen: list[str], *, jobs: int, as_json: bool) -> int:
     good = True
     with Session() as session:
-        base = run_row(session, "undisturbed", None)
+        base = reference(session)
         if not as_json:
             print(_line(HEAD))
-        _show(base, None, as_json)
-        good = base.holds
-        if base.error:
-            return 1
-        running = threading.Lock()
+        _show(Result(UNDISTURBED, base, [], 0.0), as_json)
+
+        def act(name: str) -> Result:
+            print(f"... {name}", file=sys.stderr, flush=True)
+            return run_row(session, name, base)
+
         with ThreadPoolExecutor(jobs) as pool:
-
-            def act(name: str) -> Result:
-                with running:
-                    print(f"... {name}", file=sys.stderr, flush=True)
-                return run_row(session, name, base.outcome)
-
-            for done in as_completed([pool.submit(act, name) for name in chosen]):
-                _show(done.result(), base.outcome, as_json)
-                good = good and done.result().holds
+            try:
+                for done in as_completed([pool.submit(act, name) for name in chosen]):
+                    result = done.result()
+                    _show(result, as_json)
+                    good = good and (result.holds or bool(ROWS[result.name].undefended))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
     return int(not good)
 
 
-def _show(result: Result, _undisturbed: Outcome | None, as_json: bool) -> None:
+def _show(result: Result, as_json: bool) -> None:
     if as_json:
         held = [{**asdict(bar), "holds": bar.holds} for bar in result.bars]
-        print(json.dumps({"row": result.name, **asdict(result.outcome), "bars": held, "error": result.error}), flush=True)
+        print(
+            json.dumps({"row": result.name, **asdict(result.outcome), "bars": held, "error": result.error}), flush=True
+        )
         return
     one = result.outcome
     cells = (
@@ -86,7 +89,7 @@ def _show(result: Result, _undisturbed: Outcome | None, as_json: bool) -> None:
         f"{one.accuracy:.1f}%",
         f"{one.memory_mib:+.1f}M",
         f"{result.seconds:.0f}s",
-        "ok" if result.holds else "FAILED",
+        "ok" if result.holds else "no defence" if ROWS[result.name].undefended else "FAILED",
     )
     print(_line(cells), flush=True)
     for bar in result.bars:
@@ -100,7 +103,9 @@ def _show(result: Result, _undisturbed: Outcome | None, as_json: bool) -> None:
 
 def _line(cells: tuple[object, ...]) -> str:
     first, *rest = (str(cell) for cell in cells)
-    return "  ".join([first.ljust(WIDTHS[0]), *(cell.rjust(width) for cell, width in zip(rest, WIDTHS[1:], strict=True))])
+    return "  ".join(
+        [first.ljust(WIDTHS[0]), *(cell.rjust(width) for cell, width in zip(rest, WIDTHS[1:], strict=True))]
+    )
 
 
 if __name__ == "__main__":

@@ -42,15 +42,18 @@ class Scale:
 
     epochs: int
     step_seconds: float
-    learning_rate: float = 0.2
+    #: Larger than the example's own, both of them: the training is then over its climb, and two runs are alike.
+    batch_size: int = 32
+    learning_rate: float = 0.3
 
     def arguments(self) -> list[str]:
         """Return the example's arguments."""
-        numbers = {"epochs": self.epochs, "step-seconds": self.step_seconds, "lr": self.learning_rate}
-        return [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
+        said = {"epochs": self.epochs, "step-seconds": self.step_seconds}
+        said |= {"batch-size": self.batch_size, "lr": self.learning_rate}
+        return [word for name, value in said.items() for word in (f"--{name}", str(value))]
 
 
-FULL, QUICK = Scale(20, 0.03), Scale(8, 0.02)
+FULL, QUICK = Scale(48, 0.025), Scale(16, 0.02)
 
 
 class Session:
@@ -105,6 +108,8 @@ class Swarm:
     memory: list[tuple[float, int, int]] = field(default_factory=list)
     #: Processes that were started beside the launcher, such as one that joins.
     others: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    #: Further run directories, of those who came later.
+    places: list[Path] = field(default_factory=list)
 
     def __enter__(self) -> Swarm:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **self.environment}
@@ -162,9 +167,13 @@ class Swarm:
         """Return where a rank writes."""
         return self.run_dir / f"rank-{rank}"
 
+    def directories(self) -> list[Path]:
+        """Return where all ranks write, those who came later included."""
+        return [path for place in (self.run_dir, *self.places) for path in place.glob("rank-*")]
+
     def lives(self) -> list[dict[str, Any]]:
         """Return the processes of all ranks, in the order in which they came."""
-        lives = [life for path in self.run_dir.glob("rank-*/lives.jsonl") for life in lines(path)]
+        lives = [life for path in self.directories() for life in lines(path / "lives.jsonl")]
         return sorted(lives, key=lambda life: float(life["time"]))
 
     def pid(self, rank: int) -> int:
@@ -233,6 +242,7 @@ class Swarm:
 
     def until(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
         """Wait for something; raise with what everybody said if it does not come about."""
+
         def or_over() -> bool:
             if condition():
                 return True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from benchmarks.chaos.harness import Scale, Swarm
 from benchmarks.chaos.network import Network, network
@@ -17,7 +18,12 @@ ALL = range(4)
 
 @contextmanager
 def on_hosts(
-    stage: Stage, *options: str, survivors: tuple[int, ...] = tuple(ALL), n: int = 4, scale: Scale | None = None
+    stage: Stage,
+    *options: str,
+    survivors: tuple[int, ...] = tuple(ALL),
+    n: int = 4,
+    scale: Scale | None = None,
+    arguments: Sequence[str] = (),
 ) -> Iterator[tuple[Network, Swarm]]:
     """Launch a swarm with a peer on each of four hosts, and come to where the fault is."""
     directory = stage.session.new_directory(stage.name)
@@ -30,6 +36,7 @@ def on_hosts(
             directory=directory / "run",
             environment=hosts.environment,
             scale=scale,
+            arguments=arguments,
         ) as swarm,
     ):
         swarm.reach()
@@ -58,7 +65,7 @@ def split_short(stage: Stage) -> None:
 def split_long(stage: Stage) -> None:
     """Put half of the hosts on another switch until each side has declared the other dead."""
     scale = stage.session.scale
-    _split(stage, 30.0, Scale(2 * scale.epochs + 10, scale.step_seconds, scale.learning_rate))
+    _split(stage, 30.0, replace(scale, epochs=2 * scale.epochs + 16))
 
 
 @row("lost", "10% of messages lost")

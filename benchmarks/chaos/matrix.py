@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.chaos import deaths, links, stops
+from benchmarks.chaos import deaths, joins, stops, links, connections, intruders, disks, clocks  # isort: skip
 from benchmarks.chaos.rows import ROWS
 
-__all__ = ["ROWS", "deaths", "links", "stops"]
+__all__ = ["ROWS", "clocks", "connections", "deaths", "disks", "intruders", "joins", "links", "stops"]

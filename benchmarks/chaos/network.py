@@ -43,6 +43,11 @@ class Network:
         ways.write_text(json.dumps(dict(zip(self.called, self.ways, strict=True))))
         return {"GOSSIP_SSH": f"{sys.executable} {Path(__file__).with_name('door.py')} {ways}"}
 
+    @staticmethod
+    def address(host: int) -> str:
+        """Return the address of a host."""
+        return address(host)
+
     def unplug(self, host: int) -> None:
         """Take a host's network interface down."""
         ip("-n", self._names[host], "link", "set", INTERFACE, "down")
@@ -67,11 +72,6 @@ class Network:
         """Let packets that leave the hosts live through something that ``tc`` knows."""
         for host in hosts:
             tc("-n", self._names[host], "qdisc", "replace", "dev", INTERFACE, "root", *rule)
-
-    def reset(self, host: int) -> None:
-        """Break every connection of a host, as a firewall does that forgets them."""
-        way = self.ways[host]
-        os.system(" ".join([*way, "ss", "-K", "dst", "10.0.0.0/8", ">/dev/null", "2>&1"]))
 
 
 @contextmanager

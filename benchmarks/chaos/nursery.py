@@ -161,7 +161,7 @@ _KINDS = dict(zip(_NAMESPACES, ("net", "mnt"), strict=True))
 
 
 if __name__ == "__main__":
-    import sklearn.datasets
+    import sklearn.datasets  # type: ignore[import-untyped]
     import torch
 
     import benchmarks.chaos.training  # noqa: F401

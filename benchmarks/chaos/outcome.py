@@ -16,15 +16,19 @@ import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.bars import Bar
 from benchmarks.chaos.harness import Swarm, lines
 
-__all__ = ["Outcome", "bars", "measured"]
+__all__ = ["ACCURACY", "Outcome", "bars", "measured"]
 
 _RESULT = re.compile(r"average of all ([\d.]+)%")
+#: What the bar of it is called.
+ACCURACY = "accuracy"
 #: Weights are sums of a few thousand numbers of double precision.
 EXACT = 1e-9
 AGREED = 1e-3
@@ -34,7 +38,9 @@ GROWTH = 64.0
 #: A pause in which the machine itself stood still for at least a part of it is the machine's.
 _MACHINE = 1.5
 
-_Key = tuple[int, int, int, int, int]
+_Life = tuple[int, int]
+#: A parcel: the lives that it went between, and its sequence.
+_Key = tuple[_Life, _Life, int]
 
 
 @dataclass
@@ -68,7 +74,7 @@ def measured(swarm: Swarm, survivors: Collection[int]) -> Outcome:
     before: list[float] = []
     for rank in survivors:
         for times, steps in _lives(swarm, rank):
-            gaps = [(late, late - early) for early, late in zip(times, times[1:], strict=False)]
+            gaps = [(late, late - early) for early, late in pairwise(times)]
             before += [gap for at, gap in gaps if at < swarm.fault_at]
             pauses = [gap for at, gap in gaps if at >= swarm.fault_at]
             outcome.pause_seconds = max([outcome.pause_seconds, *pauses])
@@ -94,7 +100,7 @@ def bars(outcome: Outcome, undisturbed: Outcome | None) -> list[Bar]:
         Bar("memory", outcome.memory_mib, "<=", GROWTH, " MiB"),
     ]
     if undisturbed is not None:
-        found.append(Bar("accuracy", outcome.accuracy, ">=", round(undisturbed.accuracy - POINTS, 2), "%"))
+        found.append(Bar(ACCURACY, outcome.accuracy, ">=", round(undisturbed.accuracy - POINTS, 2), "%"))
     return found
 
 
@@ -112,40 +118,41 @@ def _lives(swarm: Swarm, rank: int) -> list[tuple[list[float], list[int]]]:
 
 def _mass(swarm: Swarm) -> tuple[float, float]:
     """Return the error of the survivors' mass, and how much of all that there was they do not hold."""
-    held, lives, shards = 0.0, set(), 1
-    flows: dict[tuple[int, int], dict[str, dict[_Key, tuple[int, float]]]] = {}
-    for directory in swarm.run_dir.glob("rank-*"):
-        summary = _summary(directory)
+    held, shards = 0.0, 1
+    lives: set[_Life] = set()
+    flows: dict[_Life, dict[str, dict[_Key, float]]] = {}
+    for directory in swarm.directories():
         for kind, origin, destination, sequence, shard, weight in lines(directory / "books.jsonl"):
             shards = max(shards, shard + 1)
-            owner = destination if kind == "Booked" else origin
-            key = (*origin, *destination, sequence)
-            pages = flows.setdefault((owner[0], owner[1]), {"Booked": {}, "Released": {}, "TakenBack": {}})
+            key = tuple(origin), tuple(destination), sequence
+            pages = flows.setdefault(key[1] if kind == "Booked" else key[0], _pages())
             if key in pages[kind]:
                 return float("inf"), 0.0  # the same parcel twice
-            pages[kind][key] = (shard, weight)
+            pages[kind][key] = weight
+        summary = _summary(directory)
         if summary is not None and "weight_left" in summary:
             lives.add((summary["rank"], summary["incarnation"]))
             held += summary["weight_left"] + summary["weight_unanswered"]
     expected = float(len(lives))
     for life in lives:
-        pages = flows.get(life, {"Booked": {}, "Released": {}, "TakenBack": {}})
-        for key, (_, weight) in pages["Booked"].items():
-            origin = key[:2]
-            if origin not in lives:
+        pages = flows.get(life, _pages())
+        for key, weight in pages["Booked"].items():
+            if key[0] not in lives:
                 expected += weight / shards
-            elif key not in flows[origin]["Released"] and key not in flows[origin]["TakenBack"]:
+            elif not any(key in flows.get(key[0], _pages())[kind] for kind in ("Released", "TakenBack")):
                 held -= weight / shards  # its sender has not heard, and counts it as unanswered
-        for key, (_, weight) in pages["Released"].items():
-            if key[2:4] not in lives:
-                expected -= weight / shards
+        expected -= sum(weight / shards for key, weight in pages["Released"].items() if key[1] not in lives)
     ever = {(life["rank"], life["incarnation"]) for life in swarm.lives()} | lives | set(flows)
     return abs(held - expected), len(ever) - held
 
 
-def _summary(directory: Path) -> dict[str, float] | None:
+def _pages() -> dict[str, dict[_Key, float]]:
+    return {"Booked": {}, "Released": {}, "TakenBack": {}}
+
+
+def _summary(directory: Path) -> dict[str, Any] | None:
     path = directory / "summary.json"
-    found: dict[str, float] | None = json.loads(path.read_text()) if path.exists() else None
+    found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
     return found
 
 

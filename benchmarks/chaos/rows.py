@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 from benchmarks.bars import Bar
 from benchmarks.chaos.harness import ChaosError, Session, Swarm
-from benchmarks.chaos.outcome import Outcome, bars, measured
+from benchmarks.chaos.outcome import ACCURACY, Outcome, bars, measured
 
-__all__ = ["ROWS", "Result", "Row", "Stage", "row", "run_row"]
+__all__ = ["ROWS", "UNDISTURBED", "Result", "Row", "Stage", "reference", "row", "run_row"]
 
 
 @dataclass(frozen=True)
@@ -25,18 +27,25 @@ class Row:
     act: Callable[[Stage], None]
     #: Whether it needs network namespaces, or mounts, and so root.
     root: bool = False
+    #: Why its bars cannot all hold, for a fault against which there is no defence.
+    undefended: str = ""
 
 
+UNDISTURBED = "undisturbed"
+#: How often a row is run, at most, to know its accuracy.
+RUNS = 3
 #: All rows by name, in the order in which they are shown.
 ROWS: dict[str, Row] = {}
 
 
-def row(name: str, text: str, *, root: bool = False) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
+def row(
+    name: str, text: str, *, root: bool = False, undefended: str = ""
+) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
     """Declare a row."""
 
     def declare(act: Callable[[Stage], None]) -> Callable[[Stage], None]:
         assert name not in ROWS
-        ROWS[name] = Row(name, text, act, root)
+        ROWS[name] = Row(name, text, act, root, undefended)
         return act
 
     return declare
@@ -91,9 +100,47 @@ class Result:
         """Whether it came to its end with all bars held."""
         return not self.error and all(bar.holds for bar in self.bars)
 
+    @property
+    def short_of_accuracy(self) -> bool:
+        """Whether accuracy is all that it lacks."""
+        return not self.error and [bar.name for bar in self.bars if not bar.holds] == [ACCURACY]
+
 
 def run_row(session: Session, name: str, undisturbed: Outcome | None) -> Result:
-    """Run one row; never raises because of what a swarm does."""
+    """Run one row; never raises because of what a swarm does.
+
+    Two runs are never the same, since messages come in another order each time: undisturbed swarms are 0.2 points of
+    accuracy apart (one standard deviation; a test image is 0.28). So where accuracy alone is below its bar the row is
+    run again, up to three times in all, and the mean of the runs has to hold.
+    """
+    result = _run_once(session, name, undisturbed)
+    accuracies = [result.outcome.accuracy]
+    while result.short_of_accuracy and len(accuracies) < RUNS:
+        again = _run_once(session, name, undisturbed)
+        accuracies.append(again.outcome.accuracy)
+        if again.error or not (again.holds or again.short_of_accuracy):
+            return again
+        again.outcome.accuracy = fmean(accuracies)
+        again.outcome.extra["runs"] = len(accuracies)
+        kept = [bar for bar in again.bars if bar.name != ACCURACY]
+        accuracy = [bar for bar in bars(again.outcome, undisturbed) if bar.name == ACCURACY]
+        result = replace(again, bars=[*kept, *accuracy], seconds=result.seconds + again.seconds)
+    return result
+
+
+def reference(session: Session) -> Outcome:
+    """Return the outcome of undisturbed swarms: two, and the mean of their accuracies."""
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: _run_once(session, UNDISTURBED, None), range(2)))
+    for result in both:
+        if not result.holds:
+            raise ChaosError(f"undisturbed: {result.error or [str(bar) for bar in result.bars if not bar.holds]}")
+    outcome = both[0].outcome
+    outcome.accuracy = fmean(result.outcome.accuracy for result in both)
+    return outcome
+
+
+def _run_once(session: Session, name: str, undisturbed: Outcome | None) -> Result:
     stage = Stage(session, name, undisturbed)
     began = time.monotonic()
     error = ""

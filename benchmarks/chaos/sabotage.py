@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgpack
 import torch
 
 import peers
 from gossip import events
+from gossip.transport import ZmqTransport
 
 __all__ = ["Sabotage"]
 
 _HOUR = 3600.0
+#: Messages that are kept.
+_RECORDED = 400
 
 
 class Sabotage:
@@ -34,11 +39,15 @@ class Sabotage:
         deeds: dict[str, Callable[[], None]] = {
             "trainer-hangs": _hang,
             "gossip-hangs": self._gossip_hangs.set,
-            "diverge": self._diverge,
+            "diverge": lambda: self._overwrite(math.nan),
+            "huge": lambda: self._overwrite(1e30),
+            "revoke": self._revoke,
             "clock-back": lambda: _set_clock(-_HOUR),
             "clock-on": lambda: _set_clock(_HOUR),
         }
-        self._coming = [(step, deeds[what]) for what, rank, step in self._said if rank == peer.rank]
+        if ("record", peer.rank) in [one[:2] for one in self._said]:
+            _record(peer)
+        self._coming = [(step, deeds[what]) for what, rank, step in self._said if rank == peer.rank and what in deeds]
         if self._coming:
             log = peer.log
 
@@ -55,19 +64,45 @@ class Sabotage:
         if self._gossip_hangs.is_set():
             _hang()
 
-    def _diverge(self) -> None:
-        """Fill the model with NaN, as a training that diverged."""
+    def _overwrite(self, value: float) -> None:
+        """Fill the model with a value, as a training that went wrong."""
         assert self._peer is not None
-        assert self._peer._replica is not None
-        for values in self._peer._replica.values():
-            values.fill_(torch.nan)
-        self._peer._replica.restore([torch.full_like(values, torch.nan) for values in self._peer._replica.values()])
+        replica = self._peer._replica
+        assert replica is not None
+        replica.restore([torch.full_like(values, value) for values in replica.values()])
+
+    def _revoke(self) -> None:
+        """Let nobody in any more by the invitation."""
+        assert self._peer is not None
+        transport = self._peer._transport
+        assert isinstance(transport, ZmqTransport)
+        transport.revoke(self._peer._setup.join_key.encode())
 
 
 def _parse(text: str) -> tuple[str, int, int]:
     what, _, when = text.partition(":")
     rank, _, step = when.partition("@")
     return what, int(rank), int(step)
+
+
+def _record(peer: peers.Peer) -> None:
+    """Keep what this peer receives at first, as somebody on the wire could."""
+    directory = peer._records.directory
+    assert directory is not None
+    transport = peer._transport
+    receive = transport.receive
+    left = _RECORDED
+    file = (directory / "recording").open("wb", buffering=0)
+
+    def received() -> Any:
+        nonlocal left
+        frames = receive()
+        if frames is not None and left:
+            left -= 1
+            file.write(msgpack.packb([bytes(frame) for frame in frames]))
+        return frames
+
+    transport.receive = received  # type: ignore[method-assign]
 
 
 def _hang() -> None:

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+from pathlib import Path
 from typing import Any, NoReturn
 
 __all__ = ["stand_for"]
@@ -23,7 +24,7 @@ def stand_for(nursery: str, arguments: list[str]) -> NoReturn:
     spaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("net", "mnt")]
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.connect(nursery)
-    told = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
+    told = {"arguments": arguments, "environment": dict(os.environ), "directory": str(Path.cwd())}
     socket.send_fds(control, [json.dumps(told).encode()], [0, 1, 2, *channel, *spaces])
     for file in (*channel, *spaces):
         os.close(file)

@@ -1,6 +1,7 @@
 """What the peers of the matrix run: examples/digits.py, with its books written down, and a fault in it if asked for.
 
-    trainer.py [--seed S] [--sabotage WHAT:RANK@STEP ...] [--join JSON] ARGUMENTS OF THE EXAMPLE
+    trainer.py [--seed S] [--sabotage WHAT:RANK@STEP ...] [--padding MIB] [--checkpoints JSON]
+               ARGUMENTS OF THE EXAMPLE
 
 Started with CHAOS_NURSERY in its environment it asks the nursery there for a process (see `benchmarks.chaos.nursery`),
 and only stands for that one: signals go to it, and it ends as that one does. Otherwise it trains itself.

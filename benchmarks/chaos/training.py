@@ -3,6 +3,7 @@
 Beside what every peer writes, ``RUN/rank-R`` gets
 
 - ``lives.jsonl``: a line for each process: its pid, rank, incarnation and endpoint;
+- ``size``: the length of its flat parameters;
 - ``books.jsonl``: a line for each parcel booked, released or taken back, ``[kind, origin, destination, sequence,
   shard, weight]``, as the core says it, before anybody else hears of it.
 """
@@ -59,7 +60,8 @@ def train(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sabotage", action="append", default=[])
-    parser.add_argument("--join", type=json.loads, default={})
+    parser.add_argument("--padding", type=int, default=0)
+    parser.add_argument("--checkpoints", type=json.loads, default={})
     args, rest = parser.parse_known_args(arguments[1:])
     torch.manual_seed(args.seed)
     books = Books()
@@ -68,7 +70,7 @@ def train(arguments: list[str]) -> None:
     joined = peers.join
 
     def join(**more: Any) -> peers.Peer:
-        peer = joined(**{**args.join, **more})
+        peer = joined(**more)
         directory = peer._records.directory
         assert directory is not None
         books.open(directory)
@@ -82,11 +84,29 @@ def train(arguments: list[str]) -> None:
         with (directory / "lives.jsonl").open("a") as file:
             file.write(json.dumps(life) + "\n")
         saboteur.attend(peer)
+        if place := args.checkpoints.get(str(peer.rank)):
+            (directory / "checkpoints").symlink_to(place)
+        _watch_attach(peer, args.padding)
         return peer
 
     _replace(join)
     sys.argv = [str(EXAMPLE), *rest]
     runpy.run_path(str(EXAMPLE), run_name="__main__")
+
+
+def _watch_attach(peer: peers.Peer, padding: int) -> None:
+    """Note how long the flat parameters are; let the model have so many MiB more that a newcomer has to be given."""
+    attach = peer.attach
+
+    def attached(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        if padding:
+            model.register_buffer("padding", torch.zeros(padding << 20, dtype=torch.uint8))
+        attach(model, optimizer)
+        assert peer._replica is not None
+        assert peer._records.directory is not None
+        (peer._records.directory / "size").write_text(str(peer._replica.layout.size))
+
+    peer.attach = attached  # type: ignore[method-assign,assignment]
 
 
 def _replace(join: Callable[..., peers.Peer]) -> None:

@@ -5,8 +5,8 @@ cell the plan is a little program of its own: receive and add, send, receive and
 other, so a long vector flows through the rounds piece by piece.
 
 A cell's values are never changed, only replaced by new ones, so what is on its way may lie there as long as it likes.
-Whoever lacks something asks for it; it is sent again as long as the cell still is what it was then. It is: what replaces
-a cell after it was sent is made, at the end of a chain, of what its receiver made of it.
+Whoever lacks something asks for it; it is sent again as long as the cell still is what it was then. It is: what
+replaces a cell after it was sent is made, at the end of a chain, of what its receiver made of it.
 """
 
 from __future__ import annotations

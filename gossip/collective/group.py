@@ -10,7 +10,7 @@ group. From these words everybody concludes the same, without another one:
 - a *veteran* has a state that is the group's, at the round that it comes to next. If nobody is one, because the run
   begins, whoever has come furthest is (of equals the lowest rank), and the state that it has is the group's;
 - the round of the group is the highest of the veterans';
-- a veteran that is one round behind takes that round's result from one that is not, and makes its step;
+- a veteran that is one round behind takes that round's result from one that is not and has it, and makes its step;
 - everybody else who is behind, or no veteran, takes over the state.
 """
 
@@ -39,6 +39,7 @@ class Stand(NamedTuple):
 
     round: int
     veteran: bool
+    keeps: bool
     seal: int
 
 
@@ -66,10 +67,12 @@ class Seats:
 class Verdict(NamedTuple):
     """What follows from where all stand."""
 
-    #: The round of the group, and who has its state.
+    #: The round of the group, and who is there.
     round: int
-    source: int
     current: frozenset[int]
+    #: Who gives its state to those who lack it, and who the result of the last round, if anybody can.
+    source: int
+    keeper: int | None
 
 
 class Group:
@@ -104,7 +107,7 @@ class Group:
     def hear(self, message: Enter) -> None:
         """Take in where a member stands, if it speaks of this group."""
         if message.digest == self.digest and self.members.get(message.origin.rank) == message.origin:
-            stand = Stand(message.round, message.veteran, message.seal)
+            stand = Stand(message.round, message.veteran, message.keeps, message.seal)
             self.stands.setdefault(message.origin.rank, stand)
 
     def verdict(self) -> Verdict | None:
@@ -117,5 +120,6 @@ class Group:
             veterans = {first: self.stands[first]}
         number = max(stand.round for stand in veterans.values())
         current = frozenset(rank for rank, stand in veterans.items() if stand.round == number)
-        source = min(current, key=lambda rank: (rank not in self.places, rank))
-        return Verdict(number, source, current)
+        in_order = sorted(current, key=lambda rank: (rank not in self.places, rank))
+        keepers = [rank for rank in in_order if self.stands[rank].keeps]
+        return Verdict(number, current, in_order[0], keepers[0] if keepers else None)

@@ -4,19 +4,22 @@ A plan is made for n *places* 0 to n-1 and a number of elements. It is a sequenc
 sends a range of its vector as it is at the start of the round, and the receiver adds it to its own or puts it there.
 Each element's final value is computed at one place and copied from there, so all places end with the same bits.
 
-With S the bytes of the vector, a the time of a message and b that of a byte:
+With S the bytes of the vector, L the time that a message is on its way, o the work that it is to send or to receive
+one, and b the time of a byte (the LogP model, Culler et al. 1993, with the bytes of LogGP), the busiest place takes:
 
-    ring      2 (n-1) rounds of S/n bytes:          2 (n-1) a + 2 (n-1)/n S b
-    halving   2 log2 n rounds of S/2, S/4, ...:     2 log2 n a + 2 (n-1)/n S b     n = p + rest, p a power of two: the
-              rest is folded in first and served last, so with p for n, and 2 (a + S b) more unless the rest is 0
-    tree      2 ceil(log2 n) rounds of S:           2 ceil(log2 n) (a + S b)
+    ring      2 (n-1) rounds of S/n bytes:        2 (n-1) (L + 2 o) + 2 (n-1)/n S b
+    halving   2 log2 n rounds of S/2, S/4, ...:   2 log2 n (L + 2 o) + 2 (n-1)/n S b; for n = p + rest, p a power of
+              two, the rest is folded in first and served last: with p for n, and 2 (L + o + S b) more if there is any
+    tree      2 ceil(log2 n) rounds of S:         2 ceil(log2 n) (L + o + S b)
 
-Ring: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009. Halving (recursive
-halving and doubling): Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH",
-2005. Tree: binomial, up to place 0 and down again.
+Ring: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009. Halving
+(recursive halving and doubling): Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in
+MPICH", 2005. Tree: binomial, up to place 0 and down again.
 
-`choose` takes the cheapest. Everybody has to come to the same choice, so a and b are constants, not measurements. They
-only matter by their ratio: a / b is the number of bytes that take as long as a message takes in any case.
+`choose` takes the cheapest: the tree for what is small, where fewer messages count, then halving, and the ring where
+nothing is to be folded in for a large vector. Everybody has to come to the same choice, so the times are constants, not
+measurements; only their ratios matter. Cells flow through the rounds one after the other (`gossip.collective.attempt`),
+so a long vector takes less than the model says, in the tree most of all.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ from typing import NamedTuple
 
 __all__ = ["PLANS", "Plan", "Transfer", "choose", "cost", "plan"]
 
-#: Seconds that a message takes whatever its size, in this engine, and seconds per byte of a link of 10 Gbit/s.
-LATENCY, PER_BYTE = 2e-4, 8e-10
+#: Seconds: on the way, of work at either end in this engine, and per byte of a link of 10 Gbit/s.
+LATENCY, OVERHEAD, PER_BYTE = 1e-4, 1e-4, 8e-10
 
 
 class Transfer(NamedTuple):
@@ -114,12 +117,18 @@ def cost(name: str, n: int, nbytes: int) -> float:
         return 0.0
     power = 1 << (n.bit_length() - 1)
     depth = (n - 1).bit_length()
-    rounds, sizes = {
-        "ring": (2 * (n - 1), 2 * (n - 1) / n),
-        "halving": (2 * (power.bit_length() - 1) + 2 * (n > power), 2 * (power - 1) / power + 2 * (n > power)),
-        "tree": (2 * depth, 2.0 * depth),
+    folds = 2 * (n > power)
+    # Rounds, messages that the busiest place handles in them, and vectors that pass through it.
+    rounds, messages, vectors = {
+        "ring": (2 * (n - 1), 4 * (n - 1), 2 * (n - 1) / n),
+        "halving": (
+            2 * (power.bit_length() - 1) + folds,
+            4 * (power.bit_length() - 1) + folds,
+            2 * (power - 1) / power + folds,
+        ),
+        "tree": (2 * depth, 2 * depth, 2.0 * depth),
     }[name]
-    return rounds * LATENCY + sizes * nbytes * PER_BYTE
+    return rounds * LATENCY + messages * OVERHEAD + vectors * nbytes * PER_BYTE
 
 
 def choose(n: int, nbytes: int) -> str:

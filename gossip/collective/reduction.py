@@ -1,9 +1,10 @@
 """Averages of everybody's vectors, one after the other, among whoever is there.
 
-Theory of operation. Rounds are numbered. A round is worked at by a *group* (`gossip.collective.group`), under its digest
-and by a plan that follows from how many take part (`gossip.collective.plans`). In most rounds nothing is said but the
-plan's chunks. When a member dies, leaves, joins, begins or ceases to take part, all go over to the new group and say in it
-where they stand (`Enter`); the round is begun anew among those who are there, with the vectors that everybody still has.
+Theory of operation. Rounds are numbered. A round is worked at by a *group* (`gossip.collective.group`), under its
+digest and by a plan that follows from how many take part (`gossip.collective.plans`). In most rounds nothing is said
+but the plan's chunks. When a member dies, leaves, joins, begins or ceases to take part, all go over to the new group
+and say in it where they stand (`Enter`); the round is begun anew among those who are there, with the vectors that
+everybody still has.
 
     apart     --all have said where they stand-->  formed
     formed    --behind by a result-------------->  fetching it, then `Reduced` as if we had computed it
@@ -12,22 +13,22 @@ where they stand (`Enter`); the round is begun anew among those who are there, w
     working   --all cells are there------------->  formed, in the next round, with `Reduced`
     any       --the group changes--------------->  apart; what was half done is dropped
 
-**All use the same average.** A round of a group ends for somebody only if every member that takes part has put its vector
-in, and who has gone over to another group puts nothing into the former. So let somebody have finished a round in one
-group, and others not when the group changed. Either it is a member of the next one as well: it has put nothing in there,
-so nobody can finish the round there by computing, and all take its result, which it keeps until the next
-round is over. Or it is not: then it is dead or gone, and the others compute the round among themselves. By the end of a
-round everybody has finished the one before, so nobody is ever more than one behind, and one result is enough to keep.
+**All use the same average.** A round of a group ends for somebody only if every member that takes part has put its
+vector in, and who has gone over to another group puts nothing into the former. So let somebody have finished a round in
+one group, and others not when the group changed. Either it is a member of the next one as well: it has put nothing in
+there, so nobody can finish the round there by computing, and all take its result, which it keeps until the next round
+is over. Or it is not: then it is dead or gone, and the others compute the round among themselves. By the end of a round
+everybody has finished the one before, so nobody is ever more than one behind, and one result is enough to keep.
 
 Nothing is acknowledged. Whoever waits and hears nothing asks for what it lacks, after ``first`` seconds and then at
 doubling intervals up to ``ceiling``; chunks are copies, so those that come twice, late or for another group do no harm.
 Everybody waits for the slowest, which is the nature of the method, but for nobody who is not in the view.
 
-**NaN and infinity** in one vector make the average of all not finite, in the same places for everybody, since all have the
-same bits. `Reduced` says so, and all can leave the step out.
+**NaN and infinity** in one vector make the average of all not finite, in the same places for everybody, since all have
+the same bits. `Reduced` says so, and all can leave the step out.
 
-Memory: what is sent and kept is at most the cells of this round and of the last, a vector each; what has come before its
-time, at most ``early_bytes``.
+Memory: what is sent and kept is at most the cells of this round and of the last, a vector each; what has come before
+its time, at most ``early_bytes``.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Reduction:
         self._seat = Seat(me.incarnation, 0, me.incarnation == 0)
         #: A founder that has not come to its first `Synchronize` has nothing to say yet.
         self._mute = me.incarnation == 0
-        self._stand = Stand(0, False, 0)
+        self._stand = Stand(0, False, False, 0)
         self._members: Mapping[int, int] | None = None
         self._group: Group | None = None
         #: The last word of everybody, for it may be about a group that we come to later.
@@ -90,6 +91,8 @@ class Reduction:
         self._entering = False
         self._fetch: Fetch | None = None
         self._pending: Values | None = None
+        #: Whether the trainer makes its step, so that it has no state to hand out: from `Reduced` to its next call.
+        self._moving = False
         self._attempt: Attempt | None = None
         self._last: Finished | None = None
         #: The state of the coming round, as bytes, if somebody has asked for it or we have just taken it over.
@@ -120,10 +123,12 @@ class Reduction:
     def handle(self, call: Call, now: float) -> None:
         """Take in what the trainer wants."""
         del now
+        if not isinstance(call, events.Offer):
+            self._moving = False
         match call:
             case events.Synchronize(number, seal):
                 if not self._stand.veteran:
-                    self._stand = Stand(number, False, seal)
+                    self._stand = Stand(number, False, False, seal)
                     self._members = None  # what we have said of ourselves, if anything, was another state
                 self._mute, self._entering = False, True
                 self._take_part(True)
@@ -136,18 +141,13 @@ class Reduction:
                     raise InvariantError("a vector to reduce comes alone, and from one that takes part")
                 self._pending = values
             case events.Offer(number, state):
-                if self._still and number == self.round:
+                if not self._moving and number == self.round:
                     self._state = state
 
     def _take_part(self, active: bool) -> None:
         if self._seat.active != active:
             self._seat = Seat(self._seat.life, self._seat.stint + 1, active)
             self._members = None
-
-    @property
-    def _still(self) -> bool:
-        """Whether the trainer leaves the state as it is: it waits for us, or takes no part."""
-        return self._pending is not None or self._entering or not self._seat.active
 
     # What others say
 
@@ -202,7 +202,7 @@ class Reduction:
                         self._out.append(
                             Chunk(self._me, lack.origin, lack.subject, lack.round, lack.digest, count, index, part)
                         )
-        elif lack.subject is Subject.STATE and lack.round == self.round and self._stand.veteran and self._still:
+        elif lack.subject is Subject.STATE and lack.round == self.round and self._stand.veteran and not self._moving:
             self._state_asked[lack.origin.rank] = lack
             if self._state is None:
                 self._out.append(events.StateWanted(self.round))
@@ -261,7 +261,7 @@ class Reduction:
         if me != self._me:  # a new life: what we have, nobody shares
             self._me = me
             self._seat = Seat(me.incarnation, self._seat.stint + 1, self._seat.active)
-            self._stand = Stand(self.round, False, 0)
+            self._stand = Stand(self.round, False, False, 0)
             self._last = None
         self._members = members
         self._seats.learn(me.rank, self._seat)
@@ -295,13 +295,14 @@ class Reduction:
         source, mine = group.stands[verdict.source], group.stands[self._me.rank]
         same = mine.round == verdict.round and mine.seal == source.seal != 0
         if self._me.rank in verdict.current or same:
-            self._stand = Stand(verdict.round, True, 0)
+            self._stand = Stand(verdict.round, True, mine.keeps, 0)
             self._ready = True
-        elif mine.veteran and mine.round == verdict.round - 1 and self._pending is not None:
-            parts = -(-self._pending.size // piece_elements(self._pending.size, self._pending.itemsize))
-            self._fetch = Fetch(Subject.RESULT, verdict.source, mine.round, parts)
-        else:
-            self._fetch = Fetch(Subject.STATE, verdict.source, verdict.round)
+            return
+        self._fetch = Fetch(Subject.STATE, verdict.source, verdict.round)
+        values, keeper = self._pending, verdict.keeper
+        if mine.veteran and mine.round == verdict.round - 1 and values is not None and keeper is not None:
+            parts = -(-values.size // piece_elements(values.size, values.itemsize))
+            self._fetch = Fetch(Subject.RESULT, keeper, mine.round, parts)
 
     def _catch_up(self, group: Group) -> Iterator[Said | events.Effect]:
         """Ask for what we lack of a result or of the state, and take it over once it is whole."""
@@ -315,7 +316,8 @@ class Reduction:
         parts = [fetch.parts[index] for index in range(len(fetch.parts))]
         if fetch.subject is Subject.STATE:
             self._state = b"".join(part.tobytes() for part in parts)
-            self._stand = Stand(fetch.round, True, 0)
+            self._stand = Stand(fetch.round, True, False, 0)
+            self._last = None
             self._ready, self._entering = True, False
             yield events.Synchronized(fetch.round, self._state)
         else:
@@ -361,7 +363,8 @@ class Reduction:
     def _over(self, finished: Finished, finite: bool) -> events.Effect:
         self._last = finished
         self._pending = self._state = None
-        self._stand = Stand(finished.round + 1, True, 0)
+        self._moving = True
+        self._stand = Stand(finished.round + 1, True, True, 0)
         return events.Reduced(finished.round, finished.count, finite)
 
     def _hand_state_out(self) -> Iterator[Chunk]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gossip.errors import SettingsError
 from gossip.policies.adpsgd import ADPSGD
+from gossip.policies.allreduce import AllReduce
 from gossip.policies.dpsgd import DPSGD
 from gossip.policies.easgd import EASGD
 from gossip.policies.gossip_pull import GossipPull
@@ -32,6 +33,7 @@ __all__ = [
     "OSGP",
     "SGP",
     "SSD",
+    "AllReduce",
     "GossipPull",
     "GossipPush",
     "Local",
@@ -46,7 +48,7 @@ __all__ = [
 
 _ALGORITHMS: dict[str, type[Policy]] = {
     policy.name: policy
-    for policy in (SGP, OSGP, ADPSGD, DPSGD, EASGD, GossipPush, GossipPull, Local, SlowMo, NoLoCo, SSD)
+    for policy in (SGP, OSGP, ADPSGD, DPSGD, EASGD, GossipPush, GossipPull, Local, SlowMo, NoLoCo, SSD, AllReduce)
 }
 
 

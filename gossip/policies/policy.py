@@ -56,6 +56,9 @@ class Policy:
     #: What becomes of the optimizer's momentum: own, mixed or quasi-global.
     momentum = "own"
 
+    #: What is exchanged instead of mass, if anything: a kind of `gossip.collective`.
+    collective = ""
+
     def exchanges(self, step: int) -> bool:
         """Whether the step, counted from 1, ends in an exchange."""
         return step % self.every == 0

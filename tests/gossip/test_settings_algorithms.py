@@ -73,7 +73,10 @@ def test_a_settings_error_is_a_value_error_of_this_package() -> None:
 
 
 def test_the_names_of_the_algorithms() -> None:
-    assert policies.names() == ["adpsgd", "dpsgd", "local", "osgp", "sgp"]
+    names = policies.names()
+    assert names == sorted(names)
+    assert {"adpsgd", "dpsgd", "easgd", "gossip-pull", "gossip-push", "local", "osgp", "sgp"} <= set(names)
+    assert {"noloco", "slowmo", "ssd"} <= set(names)
 
 
 @pytest.mark.parametrize("name", policies.names())
@@ -97,23 +100,26 @@ def test_what_each_algorithm_waits_for() -> None:
         return [policies.parse(name).awaited(turn) for turn in range(4)]
 
     assert awaited("sgp") == awaited("dpsgd") == awaited("osgp:tau=0") == [0, 1, 2, 3]
+    assert awaited("slowmo") == awaited("noloco") == awaited("ssd") == [0, 1, 2, 3]
     assert awaited("osgp") == [None, 0, 1, 2]
     assert awaited("osgp:tau=2") == [None, None, 0, 1]
     assert awaited("adpsgd") == [None] * 4
 
 
-def test_only_adpsgd_is_pairwise() -> None:
-    assert [name for name in policies.names() if policies.get(name).pairwise] == ["adpsgd"]
+def test_which_are_pairwise() -> None:
+    assert [name for name in policies.names() if policies.get(name).pairwise] == ["adpsgd", "easgd"]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sgd", "no algorithm is called 'sgd'; did you mean dpsgd or sgp"),
+        ("spgd", "no algorithm is called 'spgd'; did you mean"),
         ("SPG", "did you mean"),
-        ("zzz", "there are: adpsgd, dpsgd, local, osgp, sgp."),
+        ("zzz", "no algorithm is called 'zzz'; there are: adpsgd, "),
         ("", "no algorithm is called ''"),
-        ("sgp:tau=1", "sgp has no parameter 'tau'; its parameters: it has none"),
+        ("sgp:tau=1", "sgp has no parameter 'tau'; its parameters: momentum"),
+        ("sgp:momentum=other", "sgp: momentum is own, mixed or quasi-global, not other"),
+        ("slowmo:momentum=mixed", "slowmo has no parameter 'momentum'; its parameters: h, beta, alpha"),
         ("osgp:tua=1", "osgp has no parameter 'tua'; its parameters: tau"),
         ("osgp:tau=x", "osgp: tau takes an integer, not 'x'"),
         ("osgp:tau=1.5", "osgp: tau takes an integer, not '1.5'"),
@@ -122,6 +128,15 @@ def test_only_adpsgd_is_pairwise() -> None:
         ("osgp:tau=1,tau=2", "gives 'tau' twice"),
         ("local:h=0", "1 or more, not 0"),
         ("local:tau=-1", "0 or more, not -1"),
+        ("slowmo:h=0", "slowmo: h is the number of steps from one push to the next, 1 or more, not 0"),
+        ("slowmo:beta=1", "slowmo: beta is the outer momentum, from 0 to below 1, not 1.0"),
+        ("slowmo:alpha=0", "slowmo: alpha is the outer rate, above 0 and at most 10, not 0.0"),
+        ("slowmo:beta=nan", "from 0 to below 1, not nan"),
+        ("noloco:h=-1", "noloco: h is the number of steps from one exchange to the next, 1 or more, not -1"),
+        ("noloco:mu=-0.1", "noloco: mu is the outer momentum, from 0 to below 1, not -0.1"),
+        ("noloco:eta=inf", "noloco: eta is the outer rate, above 0 and at most 10, not inf"),
+        ("ssd:k=0", "ssd: k is the number of steps from one exchange to the next, 1 or more, not 0"),
+        ("ssd:warmup=-1", "ssd: warmup is the number of steps that all exchange, 0 or more, not -1"),
     ],
 )
 def test_an_algorithm_that_there_is_not_is_told_with_what_there_is(text: str, said: str) -> None:
@@ -158,3 +173,46 @@ def test_dpsgd_takes_the_topologies_that_it_recommends(name: str, n: int) -> Non
 @pytest.mark.parametrize("name", ["sgp", "osgp", "adpsgd"])
 def test_the_others_take_any_topology(name: str) -> None:
     policies.get(name).check(topologies.get("ring", 8))
+
+
+@pytest.mark.parametrize("name", ["ring", "one-peer-exponential", "bidirectional-ring", "complete", "hypercube"])
+def test_noloco_refuses_what_makes_no_pairs_and_says_what_to_use(name: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        policies.get("noloco").check(topologies.get(name, 8))
+    message = str(caught.value)
+    assert message.startswith(f"noloco needs pairs that swap halves, and in step 0 of {name} rank 0 sends ")
+    assert "use random-matching, or one-peer-hypercube for 2, 4, 8, ... peers, or another algorithm" in message
+
+
+def test_noloco_refuses_halves_that_are_not_swapped() -> None:
+    def out(rank: int, step: int) -> tuple[tuple[int, float], ...]:
+        return ((1 - rank, 0.5 if step == 0 else 0.25),)
+
+    schedule = topologies.Schedule("later", 2, topologies.Plan(2, out, lambda rank, step: (1 - rank,)))  # noqa: ARG005
+    with pytest.raises(SettingsError, match=r"in step 1 of later rank 0 sends 0\.25 to 1, which is no such pair"):
+        policies.get("noloco").check(schedule)
+
+
+@pytest.mark.parametrize(("name", "n"), [("random-matching", 7), ("random-matching", 8), ("one-peer-hypercube", 8)])
+def test_noloco_takes_the_topologies_that_it_recommends(name: str, n: int) -> None:
+    policies.get("noloco").check(topologies.get(name, n))
+
+
+@pytest.mark.parametrize("text", ["sgp", "osgp", "dpsgd", "adpsgd", "local"])
+@pytest.mark.parametrize("momentum", ["own", "mixed", "quasi-global"])
+def test_the_momentum_options(text: str, momentum: str) -> None:
+    assert policies.get(text).momentum == "own"
+    assert policies.parse(f"{text}:momentum={momentum}").momentum == momentum
+
+
+def test_when_each_algorithm_exchanges() -> None:
+    def steps(text: str) -> list[int]:
+        return [step for step in range(1, 13) if policies.parse(text).exchanges(step)]
+
+    assert steps("sgp") == steps("ssd") == list(range(1, 13))
+    assert steps("local:h=5") == steps("slowmo:h=5") == steps("noloco:h=5") == [5, 10]
+    assert steps("ssd:k=5,warmup=2") == [1, 2, 7, 12]
+    for text in ("sgp", "local:h=5", "ssd:k=5,warmup=2"):
+        policy = policies.parse(text)
+        turns = [policy.step_of(turn) for turn in range(1, 40)]
+        assert turns == [step for step in range(1, turns[-1] + 1) if policy.exchanges(step)]

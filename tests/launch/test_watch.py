@@ -33,7 +33,7 @@ from launch.display import Display
 from launch.invitation import WATCH, Invitation, write_invitation
 from launch.lookout import Lookout, NobodyAnswers
 from launch.picture import behind, read_picture, status
-from launch.watching import watch
+from launch.watching import table, watch
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 SCRIPT = Path(__file__).parents[1] / "peers" / "peer_script.py"
@@ -237,14 +237,21 @@ def test_whatever_a_member_says_can_be_shown_or_is_refused(name: str, value: Any
     except ValueError:
         return
     console = Console(file=io.StringIO(), width=400)
-    console.print(watching_table(found))
+    console.print(table(found, console.width))
     assert json.loads(json.dumps(status(found, "x"), allow_nan=False))["members"]
 
 
-def watching_table(found: dict[str, Any]) -> Any:
-    from launch.watching import table
-
-    return table(found)
+@pytest.mark.parametrize("width", [50, 64, 80, 100, 120, 400])
+def test_a_narrow_terminal_gets_fewer_columns_and_no_halves(width: int) -> None:
+    full = {"samples_per_second": 1e3, "neighbours": 1, "bytes_per_second": 2e7, "weight": 1.0, "disagreement": 1e-3}
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table(read(member(0, step=123456, **full), member(1, membership="suspect", **full)), width))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) == 3
+    assert "\u2026" not in "".join(lines), "an ellipsis in a number is a wrong number"
+    assert {"rank", "state", "step", "loss"} <= set(lines[0].split())
+    assert ("apart" in lines[0]) == (width > 110)
 
 
 def test_the_launchers_table_counts_lag_in_the_same_way() -> None:

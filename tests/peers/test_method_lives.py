@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -11,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lockstep import N, RATE, SIZE, Vectors, heavy, loss_of, run
-from swarms import LONGEST, Meeting, clean_environment, patient, together
+from lockstep import RATE, SIZE, N, Vectors, heavy, loss_of, run
+from swarms import LONGEST, Meeting, clean_environment, patient, reserved_ports, together
 
 from gossip import presets
 from peers import Peer
 
-SCRIPT = Path(__file__).with_name("peer_script.py")
 ALGORITHMS = {
     "slowmo:h=4": "one-peer-exponential",
     "noloco:h=4": "random-matching",
@@ -27,8 +25,7 @@ ALGORITHMS = {
     "sgp:momentum=quasi-global": "one-peer-exponential",
     "local:h=4,tau=0,momentum=quasi-global": "one-peer-exponential",
 }
-#: The algorithms with files of their own, as they are launched.
-NEW = [("slowmo:h=4", "base"), ("noloco:h=4", "random-matching"), ("ssd:k=4,warmup=6", "ring")]
+NEW = [("slowmo:h=4", "base"), ("noloco:h=4", "random-matching"), ("ssd:k=4,warmup=6", "base")]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -68,11 +65,12 @@ def test_a_checkpoint_of_another_algorithm_gives_its_model_and_no_more(tmp_path:
 
 @pytest.mark.parametrize(("algorithm", "topology"), NEW)
 def test_the_others_go_on_when_one_dies(algorithm: str, topology: str) -> None:
-    """It goes without a word in the middle of a period; the rest still descend, and stay together."""
+    """It goes without a word in the middle of a period, and nobody has found out yet: the rest still descend."""
     meeting = Meeting(N, algorithm=algorithm, topology=topology)
+    quick = presets.preset("loopback")
     end = threading.Barrier(N - 1)
 
-    def trains(peer: Peer, steps: int) -> Vectors:
+    def trains(peer: Peer, steps: int) -> np.ndarray:
         model = Vectors(np.zeros(SIZE))
         optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
         peer.attach(model, optimizer)
@@ -80,30 +78,26 @@ def test_the_others_go_on_when_one_dies(algorithm: str, topology: str) -> None:
             optimizer.zero_grad()
             loss_of(peer.rank, model.at()).backward()
             optimizer.step()
-        return model
+        return model.at().detach().numpy()
 
-    def stays(peer: Peer) -> tuple[np.ndarray, float]:
-        model = trains(peer, 80)
+    def stays(peer: Peer) -> np.ndarray:
+        values = trains(peer, 80)
         end.wait(LONGEST)
-        return model.at().detach().numpy(), peer.weight
+        peer._attached().driver.close()  # no goodbyes, which the dead would not answer
+        return values
 
     def dies() -> None:
-        with meeting.peer(N - 1, presets.preset("loopback")) as peer:
+        with meeting.peer(N - 1, quick) as peer:
             trains(peer, 10)
             peer._attached().driver.close()
 
-    tasks = [meeting.task(rank, stays, presets.preset("loopback")) for rank in range(N - 1)]
-    *results, gone = together([*tasks, dies])
+    *results, gone = together([*(meeting.task(rank, stays, quick) for rank in range(N - 1)), dies])
     assert gone is None, gone
-    values = np.stack([value for value, _ in results])
-    assert np.isfinite(values).all()
-    assert all(0.1 < weight < 3.1 for _, weight in results)
 
     def loss(z: np.ndarray) -> float:
         return float(sum(loss_of(rank, torch.from_numpy(z)) for rank in range(N - 1)))
 
-    assert loss(values.mean(axis=0)) < 0.9 * loss(np.zeros(SIZE))
-    assert np.abs(values - values.mean(axis=0)).max() < 1.0
+    assert loss(np.mean(results, axis=0)) < 0.8 * loss(np.zeros(SIZE))
 
 
 def test_a_newcomer_exchanges_when_the_others_do_and_does_not_warm_up_again() -> None:
@@ -188,20 +182,48 @@ def test_a_replica_alone_has_its_outer_step_too() -> None:
     assert Meeting(1, algorithm="slowmo:h=2,beta=0.5").run(body, patient()) == [[1.0, 2.0, 3.0, 5.0, 6.0, 8.5]]
 
 
-@pytest.mark.parametrize(("algorithm", "topology"), NEW)
-def test_real_processes(algorithm: str, topology: str, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
-    options = {"samples": 64, "epochs": 2, "out": str(tmp_path / "{rank}.json")}
-    command = ["launch", "-n", "3", "--quiet", "--run-dir", str(run_dir), "--algorithm", algorithm]
-    done = subprocess.run(
-        [sys.executable, "-m", "launch.cli", *command, "--topology", topology, str(SCRIPT), json.dumps(options)],
-        capture_output=True,
-        text=True,
-        timeout=LONGEST,
-        env=clean_environment(),
-        check=False,
-    )
+TRAIN = """
+import sys, peers, torch
+
+def train(peer):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    peer.attach(model, optimizer)
+    x = torch.randn(64, 4)
+    for index in peer.batches(range(64), 4, 2):
+        optimizer.zero_grad()
+        (model(x[index]) - x[index].roll(1, 1)).square().mean().backward()
+        optimizer.step()
+    print(f"{peer.rank} after {peer.step}: {peer.consensus():.0e}")
+
+with peers.join() as peer:
+    rank = peer.rank
+    train(peer)
+for algorithm, *ports in (one.split() for one in sys.argv[1:]):
+    hosts = [f"127.0.0.1:{port}" for port in ports]
+    with peers.join({}, rank=rank, hosts=hosts, algorithm=algorithm) as peer:
+        train(peer)
+"""
+
+
+def test_real_processes(tmp_path: Path) -> None:
+    """One swarm by the launcher, and two more of the same processes, since it is starting them that takes long."""
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    command = ["launch", "-n", "2", "--run-dir", str(tmp_path / "run"), "--algorithm", "noloco:h=4", str(script)]
+    with reserved_ports(4) as ports:
+        others = [f"slowmo:h=4 {ports[0]} {ports[1]}", f"ssd:k=4,warmup=4 {ports[2]} {ports[3]}"]
+        done = subprocess.run(
+            [sys.executable, "-m", "launch.cli", *command, *others],
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            env=clean_environment(),
+            check=False,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
-    results = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
-    assert all(one["disagreement"] <= 1e-3 and one["step"] > 0 for one in results)
-    assert sum(one["samples"] for one in results) >= 128
+    for rank in range(2):
+        said = [line for line in done.stdout.splitlines() if f"{rank} after" in line]
+        assert len(said) == 3, done.stdout
+        assert all(float(line.rsplit(" ", 1)[1]) <= 1e-3 for line in said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from lockstep import N, RATE, STEPS, Vectors, assert_same, gradients, heavy, mixing, run, start
+from lockstep import RATE, STEPS, N, Vectors, assert_same, gradients, heavy, mixing, run, start
 from torch import nn
 
 from gossip.policies.policy import Outer
@@ -32,7 +32,7 @@ def slowmo(topology: str, h: int, beta: float, alpha: float, momentum: float = 0
 
 
 def noloco(topology: str, h: int, mu: float, eta: float) -> np.ndarray:
-    """Return each step's values, with both terms of the paper: the pair's mean of the moves, and of the slow weights."""
+    """Return each step's values, with both terms of the paper: the pair's mean move, and that of the slow weights."""
     theta, turn, trace = start(), 0, []
     phi, m = theta.copy(), np.zeros_like(theta)
     for step in range(1, STEPS + 1):

@@ -8,10 +8,15 @@ from typing import Any
 
 import msgpack
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import peers
+from gossip.transport import new_keys
 from launch import picture
+from launch.invitation import Invitation
+from launch.lookout import Lookout, NobodyAnswers
 from peers import status
 from peers.pulse import Pulse
 from peers.status import COLUMNS, Rows
@@ -199,6 +204,30 @@ def test_what_is_not_finite_is_not_told_or_all_would_refuse_the_row(value: float
     there.merge(rows.encode())
     assert there.all()[1]["step"] == 3
     assert there.all()[1]["disagreement"] is None
+
+
+@pytest.mark.parametrize("name", ["watch", "join"])
+def test_a_peer_shows_the_swarm_to_who_has_a_key_for_it(name: str) -> None:
+    own, guests = new_keys(), {"watch": new_keys(), "join": new_keys()}
+    public = {f"{which}_key": keys.public.decode() for which, keys in guests.items()}
+    with peers.join(keys=own, run="it", **public) as peer:
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        peer.attach(model, optimizer)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        place = {str(peer._transport.endpoint): own.public.decode()}
+        with Lookout(Invitation(place, guests[name])) as lookout:
+            found = lookout.look()
+        with Lookout(Invitation(place, new_keys())) as lookout, pytest.raises(NobodyAnswers, match="may look"):
+            lookout.look(0.4)
+    assert found["setup"]["run"] == "it"
+    assert found["setup"]["watch_key"] == public["watch_key"]
+    (member,) = found["members"]
+    assert {member["endpoint"]: member["key"]} == place
+    assert (member["rank"], member["membership"], member["state"]) == (0, "alive", "training")
+    assert "secret" not in str(found)
+    assert own.secret.decode() not in str(found)
 
 
 def test_a_pulse_turns_totals_into_rates() -> None:

@@ -1,0 +1,69 @@
+"""The fault matrix: every row's bars hold. A handful of rows, of less training, is in every run of the tests.
+
+`make chaos` runs all of them, with a table; so does ``pytest -m chaos tests/chaos``, one by one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from benchmarks.chaos.harness import QUICK, Session
+from benchmarks.chaos.matrix import ROWS
+from benchmarks.chaos.outcome import Outcome
+from benchmarks.chaos.rows import Result, reference, run_row
+
+QUICK_ROWS = ["kill-one", "kill-first", "nan", "checkpoint-truncated"]
+#: Rows whose text says that a bar cannot hold, and why.
+UNDEFENDED = {name for name, row in ROWS.items() if row.undefended}
+ROOT = os.geteuid() == 0
+
+
+def verdict(result: Result) -> None:
+    failed = [str(bar) for bar in result.bars if not bar.holds]
+    assert not result.error, f"{result.name}: {result.error}"
+    assert not failed, f"{result.name}: {failed}"
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[Session]:
+    with Session(QUICK) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def full() -> Iterator[tuple[Session, Outcome]]:
+    with Session() as session:
+        yield session, reference(session)
+
+
+def test_quick_rows_hold(quick: Session) -> None:
+    """Together, for most of their time they wait: for a death to be declared."""
+    with ThreadPoolExecutor(len(QUICK_ROWS)) as pool:
+        results = list(pool.map(lambda name: run_row(quick, name, None), QUICK_ROWS))
+    for result in results:
+        verdict(result)
+        assert result.outcome.accuracy > 90, "nothing was learnt"
+
+
+@pytest.mark.skipif(not ROOT, reason="network namespaces need root")
+def test_an_intruder_with_a_wrong_key_changes_nothing(quick: Session) -> None:
+    verdict(run_row(quick, "wrong-key", None))
+
+
+@pytest.mark.slow
+@pytest.mark.chaos
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", [name for name in ROWS if name != "undisturbed"])
+def test_row(full: tuple[Session, Outcome], name: str) -> None:
+    if ROWS[name].root and not ROOT:
+        pytest.skip("network namespaces and mounts need root")
+    session, undisturbed = full
+    result = run_row(session, name, undisturbed)
+    if name in UNDEFENDED:
+        assert not result.holds, f"{name} is defended against by now: say so"
+    else:
+        verdict(result)

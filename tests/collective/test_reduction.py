@@ -1,0 +1,244 @@
+"""Successive averages under a network that does what it likes, with members that die, leave, join and pause."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from collective_swarm import RATE, Node, Swarm
+
+from gossip import events
+from gossip.collective import PLANS
+from gossip.messages import Address
+from gossip.network import Weather
+
+BAD = {"loss": 0.15, "duplicate": 0.1, "corrupt": 0.05, "delay": (0.001, 0.3)}
+
+
+@pytest.mark.parametrize("kind", ["auto", *PLANS])
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
+def test_all_get_the_same_average_in_fair_weather_and_in_bad(n: int, kind: str) -> None:
+    for weather in (Weather(), Weather(seed=n, **BAD)):
+        swarm = Swarm(n, kind=kind, weather=weather, seed=n)
+        swarm.run()
+        swarm.check()
+        assert all(node.step == swarm.rounds for node in swarm.nodes.values())
+        assert all(sorted(node.computed) == [0, 1, 2] for node in swarm.nodes.values())
+        assert all(len(group) == n for node in swarm.nodes.values() for group in node.computed.values())
+
+
+def test_nothing_but_the_plan_is_sent_once_a_group_is_formed() -> None:
+    swarm = Swarm(4, kind="ring", rounds=20)
+    swarm.run(lambda: all(node.step >= 1 for node in swarm.nodes.values()))
+    before, rounds = swarm.sent, sum(node.step for node in swarm.nodes.values())
+    swarm.run()
+    more = sum(node.step for node in swarm.nodes.values()) - rounds
+    chunks = (swarm.sent - before) / more
+    assert chunks == pytest.approx(2 * 3, rel=0.15), "each sends 2 (n - 1) chunks in a round"
+
+
+@pytest.mark.parametrize("kind", PLANS)
+@pytest.mark.parametrize("weather", ["fair", "bad"])
+def test_a_death_at_any_moment_leaves_all_others_with_the_same_averages(kind: str, weather: str) -> None:
+    for seed in range(40):
+        generator = np.random.default_rng([seed, 1])
+        given = Weather(seed=seed, **BAD) if weather == "bad" else Weather(seed=seed, delay=(0.001, 0.05))
+        n = int(generator.integers(2, 7))
+        swarm = Swarm(n, kind=kind, weather=given, seed=seed, rounds=4)
+        for victim in generator.choice(n, size=int(generator.integers(1, n)), replace=False):
+            when = float(generator.uniform(0.0, 1.5))
+            notice = lambda: float(generator.uniform(0.0, 2.0))  # noqa: E731
+            swarm.at(when, lambda victim=int(victim), notice=notice: swarm.kill(victim, notice))
+        swarm.run()
+        swarm.check()
+
+
+def finished_by_some(swarm: Swarm, number: int) -> bool:
+    steps = [node.step for node in swarm.nodes.values() if node.alive]
+    return max(steps) == number + 1 and min(steps) == number
+
+
+def test_who_has_finished_gives_its_result_to_those_who_have_not() -> None:
+    """One has finished the round with the dead one's part in it, others have not: they all use that average."""
+    seen = 0
+    for seed in range(60):
+        swarm = Swarm(4, kind="ring", weather=Weather(seed=seed, delay=(0.001, 0.2)), seed=seed, rounds=3)
+        swarm.run(lambda swarm=swarm: finished_by_some(swarm, 1) or all(one.done for one in swarm.nodes.values()))
+        ahead = [node for node in swarm.nodes.values() if node.step == 2]
+        behind = [node for node in swarm.nodes.values() if node.step == 1]
+        if not ahead or len(behind) < 2:
+            continue
+        swarm.kill(behind[0].me.rank, lambda: 0.0)
+        swarm.run()
+        swarm.check()
+        for node in behind[1:]:
+            seen += 1 not in node.computed
+            assert node.results[1].tobytes() == ahead[0].results[1].tobytes()
+            assert len(ahead[0].computed[1]) == 4, "the dead one's part counts"
+    assert seen > 10, "it was taken over, not computed"
+
+
+def test_who_finished_and_dies_with_it_leaves_the_others_to_compute_it_anew() -> None:
+    seen = 0
+    for seed in range(60):
+        swarm = Swarm(3, kind="ring", weather=Weather(seed=seed, delay=(0.001, 0.2)), seed=seed, rounds=3)
+        swarm.run(lambda swarm=swarm: finished_by_some(swarm, 1) or all(one.done for one in swarm.nodes.values()))
+        ahead = [node for node in swarm.nodes.values() if node.step == 2]
+        if len(ahead) != 1:
+            continue
+        swarm.kill(ahead[0].me.rank, lambda: 0.0)
+        swarm.run()
+        swarm.check()
+        for node in swarm.nodes.values():
+            if node.alive:
+                seen += len(node.computed.get(1, [])) == 2
+    assert seen > 10
+
+
+@pytest.mark.parametrize("weather", ["fair", "bad"])
+def test_a_newcomer_takes_the_state_over_and_enters(weather: str) -> None:
+    for seed in range(25):
+        generator = np.random.default_rng([seed, 2])
+        given = Weather(seed=seed, **BAD) if weather == "bad" else Weather(seed=seed, delay=(0.001, 0.05))
+        swarm = Swarm(3, weather=given, seed=seed, rounds=12)
+        life = int(generator.integers(1, 3))
+        newcomer = Address(int(generator.integers(3, 6)), life)
+
+        def enter(
+            swarm: Swarm = swarm, newcomer: Address = newcomer, generator: np.random.Generator = generator
+        ) -> None:
+            members = {node.me.rank: node.me.incarnation for node in swarm.nodes.values() if node.alive}
+            node = swarm.add(newcomer, {**members, newcomer.rank: newcomer.incarnation})
+            node.x += 99.0
+            for other in list(swarm.nodes.values()):
+                if other is not node:
+                    when = swarm.now + float(generator.uniform(0.0, 0.3))
+                    swarm.at(when, lambda other=other: swarm.see(other.me.rank, newcomer))
+            swarm.at(swarm.now + float(generator.uniform(0, 0.5)), lambda: swarm.call(node, events.Synchronize(0)))
+
+        swarm.at(float(generator.uniform(0.0, 1.0)), enter)
+        victim = int(generator.integers(0, 3))
+        if seed % 3 == 0:  # and somebody dies about then, maybe the one that gives the state
+            swarm.at(1.0, lambda victim=victim, swarm=swarm: swarm.kill(victim, lambda: 0.5))
+            swarm.at(
+                2.0,
+                lambda victim=victim, swarm=swarm: (
+                    swarm.see(newcomer.rank, Address(victim, 0), gone=True) if newcomer.rank in swarm.nodes else None
+                ),
+            )
+        swarm.run()
+        swarm.check()
+        node = swarm.nodes[newcomer.rank]
+        assert node.adopted, "it took the state over"
+        assert node.computed, "and then took part"
+        assert any(newcomer.rank in group for group in node.computed.values())
+
+
+def test_nobody_waits_for_one_that_withdraws_and_it_comes_back_with_the_state() -> None:
+    for seed in range(20):
+        swarm = Swarm(3, weather=Weather(seed=seed, **BAD), seed=seed, rounds=6)
+        node = swarm.nodes[1]
+        swarm.run(lambda swarm=swarm: swarm.nodes[1].step >= 2 and swarm.nodes[1].reduction._pending is None)
+        swarm.call(node, events.Withdraw())
+        swarm.run(lambda swarm=swarm: all(swarm.nodes[rank].done for rank in (0, 2)))
+        assert node.step < 6
+        assert any(1 not in group for group in swarm.nodes[0].computed.values())
+        for rank in (0, 2):  # as whoever is through does, so that its state does not change any more
+            swarm.call(swarm.nodes[rank], events.Withdraw())
+        node.withdrawn = False
+        swarm.call(node, events.Synchronize(0))
+        swarm.run()
+        swarm.check()
+        assert node.adopted
+
+
+def test_who_was_given_up_and_lives_comes_back_as_a_newcomer() -> None:
+    for seed in range(20):
+        swarm = Swarm(3, weather=Weather(seed=seed, delay=(0.001, 0.05)), seed=seed, rounds=14)
+        generator = np.random.default_rng([seed, 3])
+        late, again = swarm.nodes[2], Address(2, 1)
+
+        def give_up(swarm: Swarm = swarm) -> None:
+            for rank in (0, 1):
+                swarm.see(rank, Address(2, 0), gone=True)
+
+        def come_back(swarm: Swarm = swarm, late: Node = late, again: Address = again) -> None:
+            late.me = again
+            late.members = {0: 0, 1: 0, 2: 1}
+            swarm.work(late)
+            for rank in (0, 1):
+                swarm.see(rank, again)
+
+        swarm.at(float(generator.uniform(0.1, 0.5)), give_up)
+        swarm.at(float(generator.uniform(0.6, 1.2)), come_back)
+        swarm.run()
+        assert late.adopted
+        assert len({(node.step, node.x.tobytes()) for node in swarm.nodes.values()}) == 1
+
+
+def test_of_founders_who_differ_the_one_that_has_come_furthest_counts() -> None:
+    swarm = Swarm(0, rounds=9)
+    for rank, step in enumerate((4, 7, 7)):
+        node = swarm.add(Address(rank, 0), {0: 0, 1: 0, 2: 0})
+        node.x += rank
+        swarm.call(node, events.Synchronize(step, 100 + rank))
+    swarm.run()
+    swarm.check()
+    assert [node.adopted for node in swarm.nodes.values()] == [[7], [], [7]]
+    assert all(sorted(node.computed) == [7, 8] for node in swarm.nodes.values())
+
+
+def test_founders_with_the_same_state_send_none() -> None:
+    swarm = Swarm(4)
+    swarm.run()
+    assert not any(node.adopted for node in swarm.nodes.values())
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_gradient_that_is_not_finite_makes_everybody_leave_the_step_out(bad: float) -> None:
+    def gradient(node: Node) -> np.ndarray:
+        found = node.x - swarm.targets[node.me.rank]
+        if node.me.rank == 1 and node.step == 1:
+            found[5] = bad
+        return found
+
+    swarm = Swarm(3, gradient=gradient, weather=Weather(seed=1, **BAD))
+    swarm.run()
+    assert [node.skipped for node in swarm.nodes.values()] == [[1]] * 3
+    assert len({node.x.tobytes() for node in swarm.nodes.values()}) == 1
+    assert np.isfinite(swarm.nodes[0].x).all()
+
+
+def test_sums_that_overflow_are_left_out_by_all_as_well() -> None:
+    swarm = Swarm(2, gradient=lambda node: np.full(37, 3e38))
+    swarm.run()
+    assert [node.skipped for node in swarm.nodes.values()] == [[0, 1, 2]] * 2
+
+
+@pytest.mark.parametrize("kind", PLANS)
+def test_fifty_steps_equal_the_dense_reference_and_replicas_are_the_same_bits(kind: str) -> None:
+    n = 5
+    swarm = Swarm(n, kind=kind, rounds=50, dtype=np.float64, weather=Weather(seed=7, loss=0.02, delay=(0.0, 0.02)))
+    swarm.run()
+    swarm.check()
+    x = np.zeros(swarm.size)
+    for _ in range(50):
+        x = x - RATE * np.mean([x - swarm.targets[rank] for rank in range(n)], axis=0)
+    np.testing.assert_allclose(swarm.nodes[0].x, x, rtol=1e-12, atol=1e-14)
+
+
+def test_memory_of_what_comes_early_is_bounded() -> None:
+    swarm = Swarm(2, size=100_000, rounds=2)
+    for node in swarm.nodes.values():
+        node.reduction._early_bytes = 70_000
+    swarm.nodes[1].pause = lambda: 1.0
+    most = 0
+
+    def looked() -> bool:
+        nonlocal most
+        held = (sum(v.nbytes for v in node.reduction._early.values()) for node in swarm.nodes.values())
+        most = max(most, *held)
+        return all(node.done for node in swarm.nodes.values())
+
+    swarm.run(looked)
+    swarm.check()
+    assert 0 < most <= 70_000
