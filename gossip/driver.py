@@ -80,6 +80,8 @@ class Driver:
         self._directory: dict[int, tuple[Endpoint, bytes | None]] = {}
         #: Where members are said to be.
         self._homes: dict[int, tuple[str, str]] = {}
+        #: Where those were who are dead: they are greeted now and then, and have no connection of their own.
+        self._dead: dict[int, tuple[str, str]] = {}
         #: What the transport calls those who are no members, by endpoint and key: numbers below 0, oldest first.
         self._guests: dict[tuple[str, str], int] = {}
         self._guest_count = 0
@@ -260,7 +262,10 @@ class Driver:
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, events.Send):
-            rank = self._guest(effect.endpoint, effect.key) if effect.endpoint else effect.to.rank
+            rank = effect.to.rank
+            elsewhere = (effect.endpoint, effect.key) if effect.endpoint else self._dead.get(rank)
+            if elsewhere is not None:
+                rank = self._guest(*elsewhere)
             if not self._send(rank, effect.frames):
                 if effect.insist:
                     self._insisted.append((self._clock() + _INSIST, rank, effect.frames))
@@ -298,10 +303,14 @@ class Driver:
     def _find(self, record: Record) -> None:
         """Know where a member is from now on, and let it in."""
         home = record.endpoint, record.key
-        if record.state is State.LEFT:
+        if record.final:
+            # A connection for each that ever was would be too many some day.
             self._homes.pop(record.rank, None)
             self._directory.pop(record.rank, None)
             self._transport.disconnect(record.rank)
+        self._dead.pop(record.rank, None)
+        if record.state is State.DEAD:
+            self._dead[record.rank] = home
         elif not record.final and self._homes.get(record.rank) != home:
             self._homes[record.rank] = home
             key = record.key.encode() or None

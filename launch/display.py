@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,21 +46,26 @@ class Display:
     """Shows a launch as it goes."""
 
     def __init__(
-        self, console: Console, ranks: int, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        ranks: Sequence[int],
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin.
 
         Args:
             console: where to.
-            ranks: how many peers there are.
+            ranks: of the peers that it shows.
             quiet: leave out the peers' own lines; they are in their logs in any case.
             clock: monotonic seconds.
         """
         self._console = console
         self._quiet = quiet
         self._clock = clock
-        self._width = len(str(ranks - 1))
-        self._rows = {rank: _Row() for rank in range(ranks)}
+        self._width = len(str(max(ranks)))
+        self._rows = {rank: _Row() for rank in ranks}
         self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
         self._drawn = 0.0
 

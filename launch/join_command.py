@@ -33,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add = parser.add_argument
     add("where", metavar="WHERE", help="host:port of any peer, or the directory of the run")
     add("--key", type=Path, metavar="FILE", help="the run's join.json (default: the one in the run's directory)")
-    add("--rank", type=integer, metavar="R", help="its rank (default: the next that nobody has had)")
+    add("--rank", type=integer, metavar="R", help="its rank (default: that of one that left, else a new one)")
     add("--bind", metavar="HOST", help="where it listens (default: the address from which WHERE is reached)")
     add("--device", metavar="D", default="auto", help="cpu, cuda or cuda:K (default: a GPU if there is one)")
     add("--run-dir", type=Path, metavar="DIR", help="metrics, logs and checkpoints (default: WHERE, or runs/DATE-TIME)")

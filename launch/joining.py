@@ -40,7 +40,7 @@ def join(args: argparse.Namespace) -> int:
     console = output()
     rank = plan.seats[0].rank
     console.print(f"gossip: joins {plan.common['run']} as rank {rank}, through {place}", soft_wrap=True)
-    display = Display(console, 1, quiet=args.quiet)
+    display = Display(console, [rank], quiet=args.quiet)
     with interruptible():
         controller = Controller(plan, lambda emit: {rank: LocalHost(emit)}, Faults(), display)
         with display:
@@ -50,7 +50,9 @@ def join(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace, picture: dict[str, Any], invitation: Invitation, place: str) -> Plan:
     setup, members = picture["setup"], picture["members"]
     taken = {member["rank"]: member for member in members}
-    rank = max(taken) + 1 if args.rank is None else args.rank
+    # The dead may have been cut off and come back; who left does not.
+    left = [member["rank"] for member in members if member["membership"] == "left"]
+    rank = args.rank if args.rank is not None else min(left, default=max(taken) + 1)
     living = [member for member in members if member["membership"] not in ("dead", "left")]
     if any(member["rank"] == rank for member in living):
         raise CommandError(f"rank {rank} is taken: {taken[rank]['endpoint']} has it; leave --rank out for a free one")

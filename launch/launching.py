@@ -12,6 +12,7 @@ from typing import Any
 import topologies
 from gossip import policies, presets
 from gossip.coding import check_codec
+from gossip.collective.making import check_settings
 from gossip.faults import Faults, parse_faults, parse_stragglers
 from launch.controller import INTERRUPTED, Controller
 from launch.display import Display
@@ -42,7 +43,7 @@ def launch(options: Options, *, dry_run: bool = False) -> int:
 
         known = addressed(list(dict.fromkeys(seat.host for seat in plan.seats)))
         plan = replace(plan, seats=tuple(replace(seat, host=known[seat.host]) for seat in plan.seats))
-    display = Display(console, plan.world_size, quiet=options.quiet)
+    display = Display(console, range(plan.world_size), quiet=options.quiet)
     with interruptible():
         controller = Controller(plan, lambda emit: _hosts(plan, emit), faults, display)
         _write_config(plan, options)
@@ -58,7 +59,9 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     seats = _seats(_hosts_of(options))
     n = len(seats)
     schedule = topologies.parse(options.topology, n, seed=options.seed)
-    policies.parse(options.algorithm).check(schedule)
+    policy = policies.parse(options.algorithm)
+    policy.check(schedule)
+    check_settings(policy, options.share, options.compress)
     presets.preset(options.preset or "lan")
     check_codec(options.compress)
     faults = parse_faults(options.fault, n, seed=options.seed)

@@ -15,7 +15,7 @@ from typing import Any
 from gossip.endpoint import Endpoint
 from gossip.keys import valid_key
 
-__all__ = ["COLUMNS", "FORMAT", "GONE", "TROUBLED", "behind", "read_picture", "status"]
+__all__ = ["COLUMNS", "FORMAT", "GONE", "TROUBLED", "behind", "lags", "read_picture", "status"]
 
 #: Raised when a field of `status` changes its meaning or goes; new ones may come without.
 FORMAT = 1

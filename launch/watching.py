@@ -23,7 +23,7 @@ from launch.lookout import Lookout, NobodyAnswers
 from launch.peer_table import peer_table
 from launch.picture import GONE, TROUBLED, lags, status
 
-__all__ = ["NOBODY", "SOME_TROUBLED", "show", "watch"]
+__all__ = ["NOBODY", "SOME_TROUBLED", "show", "table", "watch"]
 
 #: Exit codes: somebody is suspect or dead; nobody answers.
 SOME_TROUBLED, NOBODY = 1, 3

@@ -17,7 +17,7 @@ from gossip.core import Core
 from gossip.driver import Driver
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError
-from gossip.mass import Mass
+from gossip.mass import Mass, Values
 from gossip.membership import Membership, Record
 from gossip.messages import ANYBODY, Address
 from gossip.presets import Preset
@@ -154,6 +154,9 @@ class Engine:
         self._welcomed = False
         self._expelled = ""
         self._annex: bytes | None = None
+        #: Returns the whole state of the replica, for collective policies; and one that is to be taken over.
+        self.state: Callable[[], bytes] | None = None
+        self._adopted: bytes | None = None
         self._mixings = 0
         near = {address.rank for turn in range(_TURNS_AHEAD) for address, _ in self.core.view.out_edges(turn)}
         for card in cards.values():
@@ -319,6 +322,47 @@ class Engine:
         self.exchanged = {shard for shard, turn in enumerate(self.core.turns) if turn != turns[shard]}
         return time.monotonic() - began
 
+    # Collective exchanges
+
+    @property
+    def collective(self) -> str:
+        """The kind of collective exchange that the policy wants; empty: none."""
+        return self._policy.collective
+
+    def synchronize(self, step: int, seal: int) -> None:
+        """Take part from now on; what is to be taken over for that, if anything, is in `take_adopted`."""
+        self.driver.synchronize(step, seal, self._check)
+
+    def take_adopted(self) -> bytes | None:
+        """Return the state that this peer has to take over, once."""
+        adopted, self._adopted = self._adopted, None
+        return adopted
+
+    def reduce(self, values: Values) -> events.Reduced:
+        """Replace the vector by what all get of everybody's."""
+        self._check()
+        return self.driver.reduce(values, self._check)
+
+    def meet(self, timeout: float, act: Callable[[], None]) -> bool:
+        """Wait until all are here, act, and wait until all have; return whether all came in time."""
+        meeting = self._mixings = max(self._mixings + 1, self.roll.highest("mixing"))
+        met = self._rendezvous("mixing", meeting, timeout)
+        if met:
+            act()
+            self._rendezvous("agreed", meeting, timeout)
+        else:
+            self._tell(f"not all peers came within {timeout:g} s")
+        return met
+
+    def _rendezvous(self, what: str, level: int, timeout: float) -> bool:
+        self.driver.rest(merge=False)
+        self._reach(what, level)
+        try:
+            return self._wait(lambda: self.roll.ranks(what, level) >= set(self.core.view.members), timeout)
+        finally:
+            self._spread()
+            self.driver.resume()
+
     # Mixing without training
 
     def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
@@ -410,6 +454,12 @@ class Engine:
                 self.driver.post(events.Show(endpoint, key, self.picture()))
             case events.Compressing(choice):
                 self.compressing = str(choice)
+            case events.StateWanted(number) if self.state is not None:
+                self.driver.post(events.Offer(number, self.state()))
+            case events.Synchronized(state=state) if state is not None:
+                self._adopted = state
+            case events.Stranded(reason):
+                self._expelled = reason
             case events.Adopted(annex):
                 self._annex = annex
                 self.bulletin.wake()

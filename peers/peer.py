@@ -16,9 +16,11 @@ from gossip import policies
 from gossip.errors import GossipError, SettingsError
 from gossip.presets import Preset
 from gossip.transport import Transport
+from peers.averaging import Averaging
 from peers.batches import Batches
 from peers.cards import Card, Channel
 from peers.engine import Engine
+from peers.gradients import Gradients
 from peers.hooks import StepHooks
 from peers.injection import Boundary
 from peers.methods import fit
@@ -31,6 +33,7 @@ from peers.saving import Saving
 from peers.setup import Setup
 from peers.stepping import Stepping
 from peers.stopping import STOPPED, StopRequest
+from peers.whole_state import WholeState
 
 __all__ = ["Evaluation", "Peer", "PeerError", "device_of"]
 
@@ -100,7 +103,7 @@ class Peer:
         self._engine: Engine | None = None
         self._replica: Replica | None = None
         self._hooks: StepHooks | None = None
-        self._stepping: Stepping | None = None
+        self._stepping: Stepping | Averaging | None = None
         self._saving: Saving | None = None
         self._pulse: Pulse | None = None
         self._loops: list[Batches] = []
@@ -206,11 +209,18 @@ class Peer:
         if adopted is not None:
             replica.decode_rest(adopted)
         self._saving.restore_random()
-        self._stepping = Stepping(engine, replica, method)
+        if engine.collective:
+            state = WholeState(model, optimizer, dict(also or {}))
+            self._stepping = Averaging(engine, Gradients(model), state, self.step, self._set_step, self._tell)
+        else:
+            self._stepping = Stepping(engine, replica, method)
         self._hooks = StepHooks(optimizer, self._stepping.begin, self._after_move)
         self._boundary_at = time.monotonic()
         self._stop.patient = True
         self._report(state="training")
+
+    def _set_step(self, step: int) -> None:
+        self.step = step
 
     def _attached(self) -> Engine:
         if self._engine is None:
@@ -320,6 +330,8 @@ class Peer:
                     break
         finally:
             self._loop_count -= 1
+            if isinstance(self._stepping, Averaging) and not self._closed:
+                self._stepping.pause()
 
     def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
         """Return a sampler of this peer's part of the data, for a ``DataLoader`` of one's own."""
@@ -339,7 +351,10 @@ class Peer:
         engine = self._attached()
         self._report(state="mixing")
         with self._stop.at_once():
-            reached = engine.consensus(tolerance, timeout, on_agreed)
+            if isinstance(self._stepping, Averaging):
+                reached = self._stepping.consensus(timeout, on_agreed)
+            else:
+                reached = engine.consensus(tolerance, timeout, on_agreed)
         self._records.event(event="consensus", step=self.step, disagreement=reached)
         self._report(state="training", disagreement=reached)
         self._boundary_at = time.monotonic()
@@ -363,7 +378,8 @@ class Peer:
                 replica.restore(agreed)
             return Evaluation(own, function())
         finally:
-            replica.restore(kept)
+            if not isinstance(self._stepping, Averaging):  # whose own values are the average
+                replica.restore(kept)
 
     # Telling
 

@@ -36,7 +36,7 @@ def main() -> int:
     if args.list:
         for row in ROWS.values():
             needs = " (needs root)" if row.root else ""
-            print(f"{row.name:22} {row.text}{needs}{row.undefended and f'; no defence: {row.undefended}'}")
+            print(f"{row.name:22} {row.text}{needs}{row.why and f'; not held to {row.exempt}: {row.why}'}")
         return 0
     chosen = [name for name in args.rows or ROWS if name != UNDISTURBED]
     if os.geteuid() != 0 and (barred := [name for name in chosen if ROWS[name].root]):
@@ -63,7 +63,7 @@ def _run(chosen: list[str], *, jobs: int, as_json: bool) -> int:
                 for done in as_completed([pool.submit(act, name) for name in chosen]):
                     result = done.result()
                     _show(result, as_json)
-                    good = good and (result.holds or bool(ROWS[result.name].undefended))
+                    good = good and result.holds
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -89,12 +89,13 @@ def _show(result: Result, as_json: bool) -> None:
         f"{one.accuracy:.1f}%",
         f"{one.memory_mib:+.1f}M",
         f"{result.seconds:.0f}s",
-        "ok" if result.holds else "no defence" if ROWS[result.name].undefended else "FAILED",
+        "ok" if result.holds else "FAILED",
     )
     print(_line(cells), flush=True)
-    for bar in result.bars:
-        if not bar.holds and not result.error:
-            print(f"    {bar}", flush=True)
+    row = ROWS[result.name]
+    for bar in result.bars if not result.error else ():
+        if not bar.holds:
+            print(f"    {bar}{f': not held to it, for {row.why}' if bar.name in row.exempt else ''}", flush=True)
     if one.extra:
         print("    " + "; ".join(f"{name}: {value:.4g}" for name, value in one.extra.items()), flush=True)
     if result.error:

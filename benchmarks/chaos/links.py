@@ -92,11 +92,15 @@ def storm(stage: Stage) -> None:
     _weather(stage, "drop:10%", "duplicate:10%", "delay:20ms-80ms")
 
 
-@row("packets", "hosts on links that lose 10% of packets, double and reorder 10%", root=True)
-def packets(stage: Stage) -> None:
-    """Let the kernel lose packets below TCP."""
+@row("flapping", "one host's link down for 0.4 s of every second, ten times", root=True)
+def flapping(stage: Stage) -> None:
+    """Take one host's interface down and up again, again and again: what was on its way then is lost below TCP."""
     with on_hosts(stage) as (hosts, swarm):
-        hosts.disturb("netem", "delay", "10ms", "5ms", "loss", "10%", "duplicate", "10%", "reorder", "10%")
+        for _ in range(10):
+            hosts.unplug(1)
+            time.sleep(0.4)
+            hosts.plug_in(1)
+            time.sleep(0.6)
         swarm.finish(ALL)
         _tell_deaths(stage, swarm)
 

@@ -27,8 +27,9 @@ class Row:
     act: Callable[[Stage], None]
     #: Whether it needs network namespaces, or mounts, and so root.
     root: bool = False
-    #: Why its bars cannot all hold, for a fault against which there is no defence.
-    undefended: str = ""
+    #: Bars that cannot hold, by the nature of the fault, and why. They are shown, and nobody is held to them.
+    exempt: tuple[str, ...] = ()
+    why: str = ""
 
 
 UNDISTURBED = "undisturbed"
@@ -39,13 +40,13 @@ ROWS: dict[str, Row] = {}
 
 
 def row(
-    name: str, text: str, *, root: bool = False, undefended: str = ""
+    name: str, text: str, *, root: bool = False, exempt: tuple[str, ...] = (), why: str = ""
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
     """Declare a row."""
 
     def declare(act: Callable[[Stage], None]) -> Callable[[Stage], None]:
         assert name not in ROWS
-        ROWS[name] = Row(name, text, act, root, undefended)
+        ROWS[name] = Row(name, text, act, root, exempt, why)
         return act
 
     return declare
@@ -98,12 +99,17 @@ class Result:
     @property
     def holds(self) -> bool:
         """Whether it came to its end with all bars held."""
-        return not self.error and all(bar.holds for bar in self.bars)
+        return not self.error and not self.failed
+
+    @property
+    def failed(self) -> list[Bar]:
+        """The bars that do not hold, save those that cannot."""
+        return [bar for bar in self.bars if not bar.holds and bar.name not in ROWS[self.name].exempt]
 
     @property
     def short_of_accuracy(self) -> bool:
         """Whether accuracy is all that it lacks."""
-        return not self.error and [bar.name for bar in self.bars if not bar.holds] == [ACCURACY]
+        return not self.error and [bar.name for bar in self.failed] == [ACCURACY]
 
 
 def run_row(session: Session, name: str, undisturbed: Outcome | None) -> Result:
@@ -134,7 +140,7 @@ def reference(session: Session) -> Outcome:
         both = list(pool.map(lambda _: _run_once(session, UNDISTURBED, None), range(2)))
     for result in both:
         if not result.holds:
-            raise ChaosError(f"undisturbed: {result.error or [str(bar) for bar in result.bars if not bar.holds]}")
+            raise ChaosError(f"undisturbed: {result.error or [str(bar) for bar in result.failed]}")
     outcome = both[0].outcome
     outcome.accuracy = fmean(result.outcome.accuracy for result in both)
     return outcome

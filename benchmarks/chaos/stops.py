@@ -35,7 +35,12 @@ def stop_forever(stage: Stage) -> None:
         swarm.signal(1, signal.SIGSTOP)
 
 
-@row("trainer-hangs", "the user's code hangs; the gossip thread lives")
+@row(
+    "trainer-hangs",
+    "the user's code hangs; the gossip thread lives",
+    exempt=("apart",),
+    why="it answers, so it may still come, and the others mix for as long as the example lets them",
+)
 def trainer_hangs(stage: Stage) -> None:
     """Let the training loop of one hang: it answers, so it is a member, and no step comes from it any more."""
     with stage.swarm(survivors=OTHERS, arguments=["--sabotage", f"trainer-hangs:1@{STEP}"]) as swarm:

@@ -10,15 +10,20 @@ from gossip.messages import Address
 from gossip.policies.policy import Policy
 from gossip.settings import Settings
 
-__all__ = ["exchange_of"]
+__all__ = ["check_settings", "exchange_of"]
+
+
+def check_settings(policy: Policy, share: float, compress: str) -> None:
+    """Raise an error if a setting for the pushing of mass is given to a policy that pushes none."""
+    if policy.collective and (share != 1 or compress not in ("", "none")):
+        raise SettingsError(f"{policy.name} moves no mass: share and compress are for algorithms that push it")
 
 
 def exchange_of(policy: Policy, me: Address, mass: Mass, settings: Settings) -> Exchange | None:
     """Return the exchange that the policy needs beside the pushing of mass, if it needs one."""
+    check_settings(policy, settings.share, settings.compress)
     if not policy.collective:
         return None
-    if settings.share != 1 or settings.compress not in ("", "none"):
-        raise SettingsError(f"{policy.name} moves no mass: share and compress are for algorithms that push it")
     return Reduction(
         me,
         mass.pool,

@@ -22,7 +22,7 @@ import xxhash
 
 from gossip import events
 from gossip.core import Core
-from gossip.errors import InvariantError
+from gossip.errors import InvariantError, SettingsError
 from gossip.events import Effect, Event
 from gossip.faults import Moment
 from gossip.mass import Layout, Mass, Values
@@ -96,6 +96,10 @@ class Swarm:
         self._policy = parse_algorithm(scenario.algorithm)
         self._plan = lru_cache(maxsize=64)(self._schedule)
         self._policy.check(self._plan(scenario.peers))
+        if self._policy.collective:
+            raise SettingsError(
+                f"{scenario.algorithm} moves no mass, and what is simulated is how mass moves; take sgp"
+            )
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._events = 0

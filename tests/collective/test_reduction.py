@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from collective_swarm import RATE, Node, Swarm
@@ -45,9 +47,9 @@ def test_a_death_at_any_moment_leaves_all_others_with_the_same_averages(kind: st
         n = int(generator.integers(2, 7))
         swarm = Swarm(n, kind=kind, weather=given, seed=seed, rounds=4)
         for victim in generator.choice(n, size=int(generator.integers(1, n)), replace=False):
-            when = float(generator.uniform(0.0, 1.5))
-            notice = lambda: float(generator.uniform(0.0, 2.0))  # noqa: E731
-            swarm.at(when, lambda victim=int(victim), notice=notice: swarm.kill(victim, notice))
+            swarm.at(
+                float(generator.uniform(0.0, 1.5)), partial(swarm.kill, int(victim), partial(generator.uniform, 0, 2))
+            )
         swarm.run()
         swarm.check()
 
@@ -119,12 +121,7 @@ def test_a_newcomer_takes_the_state_over_and_enters(weather: str) -> None:
         victim = int(generator.integers(0, 3))
         if seed % 3 == 0:  # and somebody dies about then, maybe the one that gives the state
             swarm.at(1.0, lambda victim=victim, swarm=swarm: swarm.kill(victim, lambda: 0.5))
-            swarm.at(
-                2.0,
-                lambda victim=victim, swarm=swarm: (
-                    swarm.see(newcomer.rank, Address(victim, 0), gone=True) if newcomer.rank in swarm.nodes else None
-                ),
-            )
+            swarm.at(2.0, partial(swarm.see, newcomer.rank, Address(victim, 0), gone=True))
         swarm.run()
         swarm.check()
         node = swarm.nodes[newcomer.rank]
@@ -209,7 +206,7 @@ def test_a_gradient_that_is_not_finite_makes_everybody_leave_the_step_out(bad: f
 
 
 def test_sums_that_overflow_are_left_out_by_all_as_well() -> None:
-    swarm = Swarm(2, gradient=lambda node: np.full(37, 3e38))
+    swarm = Swarm(2, gradient=lambda _: np.full(37, 3e38))
     swarm.run()
     assert [node.skipped for node in swarm.nodes.values()] == [[0, 1, 2]] * 2
 

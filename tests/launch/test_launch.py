@@ -205,6 +205,8 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixt
         (["-n", "4", "--topology", "rign"], "did you mean ring"),
         (["-n", "4", "--algorithm", "sgd"], "no algorithm is called 'sgd'"),
         (["-n", "4", "--algorithm", "dpsgd", "--topology", "ring"], "edges that go both ways"),
+        (["-n", "4", "--algorithm", "noloco"], "needs pairs that swap halves"),
+        (["-n", "4", "--algorithm", "sgp:momentum=all"], "momentum is own, mixed or quasi-global, not all"),
         (["-n", "4", "--preset", "lna"], "did you mean lan"),
         (["-n", "4", "--fault", "kill:4@3"], "ranks are 0 to 3"),
         (["-n", "4", "--fault", "drpo:4%"], "drop"),

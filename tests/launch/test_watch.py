@@ -256,7 +256,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_no_halves(width: int) -> None:
 
 def test_the_launchers_table_counts_lag_in_the_same_way() -> None:
     shown = io.StringIO()
-    display = Display(Console(file=shown, width=400), 2, clock=lambda: 0.0)
+    display = Display(Console(file=shown, width=400), range(2), clock=lambda: 0.0)
     for rank, step in enumerate((10, 4)):
         display.started(rank, "here", 1)
         display.status(rank, {"state": "training", "step": step, "loss": 0.25, "view": 2, "weight": 1.0})

@@ -108,6 +108,12 @@ def swarm(n: int, body: Body | Sequence[Body], preset: Preset | None = None, **s
     return results
 
 
+def more_than(before: tuple[set[str], dict[int, str]]) -> tuple[set[str], dict[int, str]]:
+    """Return what there is that was not there before; something of an earlier test may have gone in the meantime."""
+    threads, files = nothing_left()
+    return threads - before[0], {fd: name for fd, name in files.items() if before[1].get(fd) != name}
+
+
 def nothing_left() -> tuple[set[str], dict[int, str]]:
     """Return the threads of this package and the open files: to be the same before and after."""
     threads = {thread.name for thread in threading.enumerate() if thread.name.startswith(("gossip", "checkpoint"))}

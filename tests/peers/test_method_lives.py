@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 from lockstep import RATE, SIZE, N, Vectors, heavy, loss_of, run
-from swarms import LONGEST, Meeting, clean_environment, patient, reserved_ports, together
+from peer_script import written
+from swarms import LONGEST, Meeting, clean_environment, patient, reserved_ports, swarm, together
 
 from gossip import presets
 from peers import Peer
@@ -40,27 +41,50 @@ def test_a_swarm_that_is_resumed_goes_on_to_the_last_bit(algorithm: str, tmp_pat
 
 
 def test_a_checkpoint_of_another_algorithm_gives_its_model_and_no_more(tmp_path: Path) -> None:
-    def body(peer: Peer) -> tuple[int, torch.Tensor]:
+    def body(peer: Peer) -> tuple[int, torch.Tensor, torch.Tensor]:
         model = Vectors(np.ones(SIZE))
         optimizer = heavy(model.parameters())
         peer.attach(model, optimizer)
         began, first = peer.step, model.at().detach().clone()
         for _ in peer.batches(range(4), 1, 1):
+            written(peer)
             optimizer.zero_grad()
             loss_of(0, model.at()).backward()
             optimizer.step()
-        assert peer._stepping is not None
-        return began, first if began else model.at().detach().clone()
+        return began, first, model.at().detach().clone()
 
     place = {"run_dir": str(tmp_path), "checkpoint_every": 1}
-    before = Meeting(1, algorithm="sgp", **place).run(body)[0]
-    after = Meeting(1, algorithm="slowmo:h=2", resume=True, **place).run(body)[0]
-    events = (tmp_path / "rank-0" / "events.jsonl").read_text()
-    assert before[0] == 0
-    assert 0 < after[0] <= 4
-    assert "the checkpoint is of another algorithm" in events
-    if after[0] == 4:
-        assert torch.equal(before[1], after[1])
+    ((_, _, left),) = swarm(1, body, algorithm="sgp", **place)
+    ((began, found, _),) = swarm(1, body, algorithm="slowmo:h=2", resume=True, **place)
+    assert began == 4
+    assert torch.equal(found, left)
+    said = (tmp_path / "rank-0" / "events.jsonl").read_text()
+    assert "the checkpoint is of another algorithm or cut: what it keeps beside the model starts afresh" in said
+
+
+def test_mixed_buffers_of_a_checkpoint_count_for_those_who_have_none(tmp_path: Path) -> None:
+    """Rank 1 has a checkpoint, and rank 0 gets all that is mixed from it."""
+
+    def attached(peer: Peer) -> tuple[Vectors, torch.optim.Optimizer]:
+        model = Vectors(np.zeros(SIZE))
+        optimizer = heavy(model.parameters())
+        peer.attach(model, optimizer)
+        return model, optimizer
+
+    def save(peer: Peer) -> None:
+        model, optimizer = attached(peer)
+        model.one.grad, model.two.grad = torch.full_like(model.one, 5.0), torch.full_like(model.two, 5.0)
+        optimizer.step()
+
+    def resume(peer: Peer) -> tuple[float, float]:
+        model, optimizer = attached(peer)
+        buffer = optimizer.state[model.two]["momentum_buffer"]
+        return float(buffer.min()), float(buffer.max())
+
+    place = {"run_dir": str(tmp_path), "algorithm": "sgp:momentum=mixed"}
+    swarm(1, save, checkpoint_every=1, **place)
+    (tmp_path / "rank-0").rename(tmp_path / "rank-1")
+    assert swarm(2, resume, resume=True, **place) == [(5.0, 5.0), (5.0, 5.0)]
 
 
 @pytest.mark.parametrize(("algorithm", "topology"), NEW)

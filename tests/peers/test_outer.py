@@ -119,6 +119,7 @@ def test_a_group_that_is_added_later_takes_part() -> None:
     replica = Replica(model)
     method = OuterMomentum(Outer(0.0, 2.0), replica, optimizer)
     method.start()
+    method.exchanged({0})
     optimizer.add_param_group({"params": model[1].parameters()})
     before = model[1].weight.detach().clone()
     with torch.no_grad():
