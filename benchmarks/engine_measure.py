@@ -94,7 +94,7 @@ def _row(system: str, n: int, mib: int, steps: int, own: float, runs: Sequence[S
     )
     return Row(
         system=system,
-        transport={"gossip": "shm", "gossip-curve": "tcp+curve"}.get(system, "tcp"),
+        transport={"gossip": "shm", "allreduce": "shm", "gossip-curve": "tcp+curve"}.get(system, "tcp"),
         n=n,
         mib=mib,
         wall_seconds=median(walls),

@@ -58,6 +58,10 @@ def exchange(system: str, rank: int, n: int) -> Exchange:
         from benchmarks.engine_gossip import Gossip
 
         return Gossip(rank, n, encrypted=system == "gossip-curve", shared=system == "gossip")
+    if system.startswith("allreduce"):
+        from benchmarks.engine_reduction import Reducing
+
+        return Reducing(rank, n, shared=system == "allreduce")
     if system == "gloo":
         from benchmarks.engine_gloo import Gloo
 

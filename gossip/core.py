@@ -14,37 +14,22 @@ cannot alias with the schedule's period. Where a policy ever waits for a turn it
 itself behind skips to where the others are. And where a policy is synchronous a parcel of a later turn waits for that
 turn, so that turns mix in order.
 
-Mass is always in exactly one book: the `Mass` held, the `Inbox` (arrived, not merged), or the `Outbox` (sent, not
-answered). A parcel is answered once and for ever: booked (the sender forgets it) or refused (the sender takes it
-back). If its receiver is declared dead it is taken back as well, and that incarnation is fenced: should its bearer be
-alive after all it must reincarnate, that is, write off all it holds and start again with its z and a weight of 1.
-So whatever the network does nobody's mass is counted twice for long, and none is lost silently. Who is dead is for
-`gossip.membership` to find out; its bodies travel among the other messages, and every message is a sign of life.
-A peer that leaves hands all its mass over first (`gossip.farewell`).
-
-No sinks: a push leaves its sender at least `weight_floor`, a parcel that would lift its receiver above
-`weight_cap` is refused, and after a refusal the sender skips 1, 2, 4, ... turns to that neighbour. Both are relative to
-the *fair* weight: 1, and more where those who left have handed theirs over.
+A core has three layers, each in a file of its own and each a class that the next extends: `gossip.traffic` moves mass,
+`gossip.belonging` knows who is there, and this one takes events in, runs the step, and reads messages.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from gossip import events
-from gossip.backoff import Backoff
-from gossip.blocks import inspect
-from gossip.coding import Coding
-from gossip.collective.making import exchange_of
+from gossip.belonging import Belonging
 from gossip.errors import InvariantError, Reason, Rejected
 from gossip.events import Effect, Event
-from gossip.farewell import Farewell
 from gossip.handover import Handover
-from gossip.inbox import Ask, Inbox
-from gossip.ledger import Outbox, Received
-from gossip.mass import Mass, Snapshot, distance
-from gossip.membership import Membership, Record
+from gossip.inbox import Ask
+from gossip.mass import Mass
+from gossip.membership import Membership
 from gossip.membership import events as members
 from gossip.messages import (
     ANYBODY,
@@ -71,24 +56,18 @@ from gossip.messages import (
 )
 from gossip.policies.policy import Policy
 from gossip.rejections import Rejections
-from gossip.resend import Resend
 from gossip.rumours import Rumours
 from gossip.settings import Settings
-from gossip.view import Roster, View
-from gossip.waiting import Waiting
-from gossip.wire import Buffer, Codec
+from gossip.view import Roster
+from gossip.wire import Buffer
 
 __all__ = ["Core"]
 
-#: A push that the floor cuts to less than this part of the scheduled fraction is not worth its bytes.
-_WORTHWHILE = 0.25
-#: Nobody honest is further ahead than this. Turns are followed, so a lie must not carry us out of their range.
-_TURNS_AHEAD = 1_000_000
 #: Bytes of updates about members that ride on a neighbour's news.
 _UPDATES = 1024
 
 
-class Core:
+class Core(Belonging):
     """One peer's protocol state. Feed it with `handle`; call it again no later than `deadline`."""
 
     def __init__(
@@ -115,75 +94,19 @@ class Core:
             now: when the trainer starts its first step, so that it counts for how long a step takes.
             membership: looks after the members, from `Watch` or `Join` on; without it, somebody else tells who is dead.
         """
-        layout = mass.layout
-        self.me = me
-        self.mass = mass
-        self.policy = policy
-        self.settings = settings
-        known = roster.members.get(me.rank) == me.incarnation
-        self.view = View(me.rank, roster if known else roster.changed(me.rank, me.incarnation))
+        super().__init__(me, mass, roster, policy, settings, turns, membership)
         #: Local steps finished.
         self.step = 0
-        #: The next turn of each shard.
-        self.turns = [0] * layout.shards if turns is None else list(turns)
         self.rejections = Rejections()
-        #: While `measuring`, how far the last mass that was merged into each shard lay from our own; see `distance`.
-        self.measuring = False
-        self.gaps: dict[int, float] = {}
-        self._codec = Codec(settings.run, layout, settings.compress)
-        self.coding = Coding(settings.compress, settings.share, layout)
-        #: What is exchanged beside mass, by policies that do.
-        self.exchange = exchange_of(policy, me, mass, settings)
-        self._window = 4 * layout.shards + 64
-        self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
-        self._inbox_bytes = settings.inbox_bytes or 2 * layout.total_bytes
         self._next_shard = 0
-        #: Whether the values are the core's: from StepFinished to Proceed, or from Rest to Resume.
-        self._open = False
-        self._resting = False
-        #: Whether what arrives while the values are the core's is merged at once.
-        self._merges = True
         self._handover = Handover(mass, self.turns)
         self._rumours = Rumours()
-        #: The latest turn of each shard that anybody is known to have pushed; stays -1 where turns do not matter.
-        self._furthest = [-1] * layout.shards
-        self._waiting = Waiting(layout.shards, policy.lag)
         if now is not None:
             self._waiting.step_began(now)
-        self.membership = membership
-        self._watching = False
-        #: Who was last reported as slow.
-        self._slow: set[int] = set()
-        #: What the average peer holds of a shard, by what is known of who left and who joined.
-        self._fair = 1.0
-        self._farewell: Farewell | None = None
-        #: Whether we have joined and do not have the others' state yet.
-        self._stateless = False
-        self._gone = False
-        self._backoff = Backoff()
-        self._resend = Resend(settings.resend_first, settings.resend_floor, settings.resend_ceiling)
-        #: Types and addresses only: a frame kept here would keep its memory.
-        self._history: deque[tuple[float, type, Sequence[Address | type]]] = deque(maxlen=64)
-        #: Carries out each effect as it arises, so that the first parcel leaves before the second is copied. It must
-        #: not call back. Without one, `handle` returns them.
-        self.sink: Callable[[Effect], None] | None = None
         #: How many shards take their turns in one call of `handle`; 0: all whose turn it is. With few, what has arrived
         #: is merged and answered in between, while it is in the cache, and less memory is on its way at a time.
         self.at_once = 0
-        self._turns_left = 0
         self._turns_due_at = 0.0
-        self._effects: list[Effect] = []
-        self._kinds: list[type] = []
-        self._new_life()
-
-    def _new_life(self) -> None:
-        """Start the books of an incarnation: empty."""
-        self.outbox = Outbox(self._neighbour_bytes, self._window)
-        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, in_order=self.policy.lag == 0)
-        #: What others want of our mass, at the next boundary: one ask for each of them and shard.
-        self._asks: dict[tuple[int, int], Ask] = {}
-        #: The verdicts on what each neighbour, in its present incarnation, has sent.
-        self._received: dict[Address, Received] = {}
 
     @property
     def lacking(self) -> int:
@@ -255,10 +178,6 @@ class Core:
         self._history.append((now, type(event), self._kinds))
         effects, self._effects, self._kinds = self._effects, [], []
         return effects
-
-    def _emit(self, effect: Effect) -> None:
-        self._kinds.append(type(effect))
-        (self._effects.append if self.sink is None else self.sink)(effect)
 
     @property
     def deadline(self) -> float | None:
@@ -332,102 +251,7 @@ class Core:
             for rank in self.view.in_neighbours(awaited):
                 self._waiting.want(rank, shard, awaited, now, self.settings)
 
-    # Sending
-
-    def _push(self, shard: int, turn: int, now: float) -> None:
-        edges = []
-        for address, fraction in self._edges(turn):
-            if self.view.fenced(address):
-                self._send(Fence(self.me, address))
-            elif self._backoff.skip(address.rank, shard) or not self._has_budget(address, shard):
-                self._pass(address, shard, turn)
-            else:
-                edges.append((address, fraction))
-        weight = self.mass.weights[shard]
-        wanted = weight * sum(fraction for _, fraction in edges)
-        scale = min(1.0, (weight - self._floor) / wanted) if wanted > 0 else 0.0
-        snapshot = None if scale < _WORTHWHILE else self._snapshot(shard)
-        for address, fraction in edges:
-            if snapshot is None:
-                self._pass(address, shard, turn)
-            else:
-                ask = fraction if self.policy.pairwise else 0.0
-                self._dispatch(address, shard, turn, scale * fraction * weight, snapshot, ask, now)
-        self._keep_the_rest(shard, snapshot, weight)
-
-    def _keep_the_rest(self, shard: int, snapshot: Snapshot | None, weight: float) -> None:
-        """Keep what rounding took off the values that went out; ``weight`` is what was held before."""
-        if snapshot is not None and snapshot.payload is not None:
-            self.mass.keep_the_rest(shard, snapshot.values, weight - self.mass.weights[shard])
-
-    def _edges(self, turn: int) -> list[tuple[Address, float]]:
-        """Return to whom goes which fraction at a turn, by the schedule and the policy."""
-        edges = self.view.out_edges(turn)
-        if self.policy.fraction is None:
-            return edges
-        return [(address, self.policy.fraction) for address, _ in edges]
-
-    def _pull(self, shard: int, turn: int) -> None:
-        """Ask the neighbours of the turn for mass of theirs. Nobody waits for it, and nobody asks again."""
-        for address, fraction in self._edges(turn):
-            if not self.view.fenced(address):
-                self._send(Pull(self.me, address, turn, shard, fraction))
-
-    def _pass(self, address: Address, shard: int, turn: int) -> None:
-        if self.policy.lag is not None:  # otherwise nobody waits
-            self._send(Pass(self.me, address, turn, shard))
-
-    def _answer(self, shard: int, ask: Ask, now: float) -> None:
-        """Send back the fraction that was asked for, of what we held before merging the parcel."""
-        weight = self.mass.weights[shard]
-        amount = min(ask.fraction * weight, weight - self._floor)
-        if amount < _WORTHWHILE * ask.fraction * weight or self.view.incarnation(ask.to.rank) != ask.to.incarnation:
-            return
-        if self.view.fenced(ask.to) or not self._has_budget(ask.to, shard):
-            return
-        snapshot = self._snapshot(shard)
-        if snapshot is not None:
-            self._dispatch(ask.to, shard, ask.turn, amount, snapshot, 0.0, now)
-        self._keep_the_rest(shard, snapshot, weight)
-
-    def _snapshot(self, shard: int, *, whole: bool = False) -> Snapshot | None:
-        """Return what may be sent, if anything: everybody would reject NaN and infinity, and they would go for ever."""
-        # Who measures the disagreement wants to see it fall below what rounding leaves.
-        codec = None if whole or self.measuring else self.coding.codec
-        if codec is None:
-            snapshot = self.mass.snapshot(shard)
-        else:
-            snapshot = self.mass.rounded(shard, codec, (self.me.rank, shard, self.turns[shard]))
-        if snapshot is None:
-            self._emit(events.NotFinite(shard))
-        return snapshot
-
-    def _has_budget(self, address: Address, shard: int) -> bool:
-        return self.outbox.room(address, shard, self.coding.nbytes(shard))
-
-    def _dispatch(
-        self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
-    ) -> None:
-        self.mass.give(shard, weight)
-        self._post(to, shard, turn, weight, snapshot, ask, now)
-
-    def _post(
-        self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
-    ) -> None:
-        """Send mass that is in no other book any more."""
-        sequence, (values, seal, payload) = self.outbox.next_sequence(to), snapshot
-        codec = "" if payload is None else self.coding.spelled
-        parcel = Parcel(self.me, to, sequence, turn, shard, weight, values, ask, seal, payload, codec)
-        self.outbox.add(parcel, now, now + self._resend.after(to.rank))
-        self._send(parcel)
-
-    def _send(self, message: Message, endpoint: str = "", key: str = "") -> None:
-        insist = isinstance(message, Roll | Shown)
-        self._emit(events.Send(message.destination, self._codec.encode(message), endpoint, key, insist))
-
-    @property
-    def _floor(self) -> float:
-        return self.settings.weight_floor * self._fair
+    # Telling
 
     def _tell(self, now: float) -> None:
         """Pass the news on to the next neighbours."""
@@ -447,11 +271,7 @@ class Core:
     def _send_again(self, now: float) -> None:
         if self._open and self._rumours.due_at is not None and self._rumours.due_at <= now:
             self._tell(now)
-        for entry in self.outbox:
-            if entry.resend_at <= now:
-                entry.attempts += 1
-                entry.resend_at = now + self._resend.after(entry.parcel.destination.rank, entry.attempts)
-                self._send(entry.parcel)
+        self._resend_due(now)
 
     # Receiving
 
@@ -543,260 +363,7 @@ class Core:
         else:
             raise Rejected(Reason.STRANGER, "nobody asked for it", message.origin.rank)
 
-    def _is_absurd(self, turn: int, shard: int) -> bool:
-        return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
-
-    def _take_in(self, parcel: Parcel, now: float) -> None:
-        received = self._received.setdefault(parcel.origin, Received(self._window))
-        verdict = received.verdict(parcel.sequence)
-        if verdict is None:
-            if not received.fits(parcel.sequence):
-                raise Rejected(Reason.WINDOW, f"sequence {parcel.sequence}", parcel.origin.rank)
-            self._heard(parcel.origin.rank, parcel.shard, parcel.turn, now)
-            verdict = self._has_room(parcel)
-            received.add(parcel.sequence, verdict)
-            if verdict:
-                self.inbox.add(parcel, answer=parcel.ask > 0)
-                self._emit(events.Booked(parcel))
-                if self._open and self._merges:
-                    self._merge_due(parcel.shard, now)
-            else:
-                self._emit(events.Refused(parcel))
-        answer = Ack if verdict else Refusal
-        self._send(answer(self.me, parcel.origin, parcel.sequence))
-
-    def _heard(self, rank: int, shard: int, turn: int, now: float) -> None:
-        """Take in that a neighbour came to a turn, whether it sent mass or passed."""
-        self._waiting.arrived(rank, shard, turn, now)
-        if self.policy.lag is not None:
-            self._furthest[shard] = max(self._furthest[shard], turn)
-
-    def _has_room(self, parcel: Parcel) -> bool:
-        """Whether the parcel may be booked. What is on its way counts as well: it may all come back to us."""
-        shard = parcel.shard
-        own = self.mass.weights[shard] + self.inbox.weight(shard) + self.outbox.weight(shard)
-        weight = own + parcel.weight
-        fits = weight <= self.settings.weight_cap * self._fair and self.inbox.room(parcel)
-        return fits and self._farewell is None
-
-    def _merge_all(self, now: float) -> None:
-        for shard in range(self.mass.layout.shards):
-            self._merge_due(shard, now)
-
-    def _merge_due(self, shard: int, now: float) -> None:
-        for key in [key for key in self._asks if key[1] == shard]:
-            self._answer(shard, self._asks.pop(key), now)
-        for pile in self.inbox.due(shard, self.turns[shard]):
-            if self.measuring:
-                self.gaps[shard] = distance(self.mass.view(shard), pile.values)
-            for ask in pile.asks:
-                self._answer(shard, ask, now)
-            self.mass.merge(shard, pile.values, pile.weight)
-
-    # Answers
-
-    def _acknowledged(self, origin: Address, sequence: int, now: float) -> None:
-        entry = self.outbox.remove(origin, sequence)
-        if entry is None:
-            return
-        self._resend.answered(origin.rank, entry.attempts, now - entry.sent_at)
-        self.outbox.put_off(origin, sequence, now + self._resend.after(origin.rank))
-        self.coding.answered(entry.parcel.nbytes)
-        self._backoff.accepted(origin.rank, entry.parcel.shard)
-        self._emit(events.Released(entry.parcel))
-        self._settle(origin)
-
-    def _refused(self, origin: Address, sequence: int, now: float) -> None:
-        entry = self.outbox.remove(origin, sequence)
-        if entry is not None:
-            self._backoff.refused(origin.rank, entry.parcel.shard)
-            if self._farewell is not None:
-                self._farewell.refused(entry.parcel.shard)
-            self._take_back([entry.parcel], now)
-            self._settle(origin)
-
-    def _take_back(self, parcels: Sequence[Parcel], now: float) -> None:
-        for parcel in parcels:
-            self.inbox.add(parcel, answer=False)
-            self._emit(events.TakenBack(parcel))
-            if self._open and self._merges:
-                self._merge_due(parcel.shard, now)
-
-    # Membership
-
-    def _declare_dead(self, address: Address, now: float) -> None:
-        if address.rank == self.me.rank:
-            if address.incarnation >= self.me.incarnation:
-                self._reincarnate(address.incarnation + 1, now)
-            return
-        current = self.view.incarnation(address.rank)
-        if current is not None and current > address.incarnation:
-            return  # old news: it has come back since
-        self.view.fence(address)
-        self._forget(address.rank)
-        self._take_back(self.outbox.remove_all(address.rank), now)
-
-    def _admit(self, address: Address, now: float) -> None:
-        """Make sure that the address is a member; what went to its former lives comes back."""
-        current = self.view.incarnation(address.rank)
-        if self.view.leaving(address):
-            return
-        if address.rank == self.me.rank or (current is not None and current >= address.incarnation):
-            if current == address.incarnation and self.view.fenced(address):
-                self._send(Fence(self.me, address))  # it has not heard yet
-            return
-        self._forget(address.rank)
-        self._take_back(self.outbox.remove_all(address.rank), now)
-        if current is None:  # it comes with a weight of 1
-            self._fair += (1 - self._fair) / (len(self.view.members) + 1)
-        self.view.admit(address)
-        if self.view.fenced(address):
-            self._send(Fence(self.me, address))  # within reach again: the sooner it knows, the less is counted twice
-
-    def _forget(self, rank: int) -> None:
-        self._waiting.forget(rank)
-        self._backoff.forget(rank)
-        self._resend.forget(rank)
-        if self._farewell is not None:
-            self._farewell.forget(rank)
-        for address in [address for address in self._received if address.rank == rank]:
-            del self._received[address]
-
-    def _reincarnate(self, incarnation: int, now: float) -> None:
-        """Give up this life: a crash and a join in one, with our own z."""
-        if self.membership is not None:
-            incarnation = max(incarnation, self.membership.next_life)
-        held = self._held()
-        self.me = Address(self.me.rank, incarnation)
-        self.view.admit(self.me)
-        self._new_life()
-        self.mass.weights = [1.0] * self.mass.layout.shards
-        self._emit(events.Reincarnated(self.me, held))
-        if self.membership is not None:
-            self._believe(self.membership.handle(members.Reincarnated(incarnation), now), now)
-        if self._farewell is not None:
-            self._farewell = self._new_farewell()
-
-    def _look_after_members(self, now: float) -> None:
-        watch = self.membership
-        if watch is not None and self._watching and watch.deadline is not None and watch.deadline <= now:
-            self._believe(watch.handle(members.Tick(), now), now)
-
-    def _report_slow(self, now: float) -> None:
-        if self.membership is not None and self._watching and self._waiting.slow != self._slow:
-            for rank in sorted(self._waiting.slow ^ self._slow):
-                self._believe(self.membership.handle(members.ReportSlow(rank, rank in self._waiting.slow), now), now)
-            self._slow = set(self._waiting.slow)
-
-    def _join(self, contacts: Sequence[Record], now: float) -> None:
-        if self.membership is None:
-            raise InvariantError("who looks after nobody cannot join", self.history())
-        self._watching = self._stateless = True
-        self._believe(self.membership.handle(members.Join(contacts), now), now)
-
-    def _believe(self, effects: Iterable[members.Effect], now: float) -> None:
-        """Do what membership found out or has to say."""
-        for effect in effects:
-            match effect:
-                case members.Send(rank, body, endpoint, key):
-                    to = Address(rank, self.view.incarnation(rank) or 0)
-                    self._send(Roll(self.me, to, body), endpoint, key)
-                case members.StateChanged(record, before):
-                    self._emit(events.MemberChanged(record, before))  # first, so that it can be reached
-                    address = Address(record.rank, record.incarnation)
-                    (self._declare_dead if record.final else self._admit)(address, now)
-                case members.LifeOver(incarnation):
-                    if incarnation >= self.me.incarnation:
-                        self._reincarnate(incarnation + 1, now)
-                case members.Refused(reason):
-                    self._emit(events.Expelled(reason))
-                case members.Joined():
-                    self._emit(events.Welcomed())
-
-    # Leaving
-
-    def _let_go(self, address: Address) -> None:
-        """Plan without a peer that leaves; what it holds will be the others'."""
-        if self.view.incarnation(address.rank) == address.incarnation:
-            self.view.leave(address)
-            self._fair *= (len(self.view.members) + 1) / len(self.view.members)
-            self._waiting.forget(address.rank)
-            self._backoff.forget(address.rank)
-        self._settle(address)
-
-    def _settle(self, address: Address) -> None:
-        """Tell one that leaves if it has answered all that we sent it."""
-        if self.view.leaving(address) and not self.outbox.owes(address.rank):
-            self._send(Settled(self.me, address))
-
-    def _leave(self, at_once: bool, now: float) -> None:
-        # The values stay as they are, for whoever looks at the model afterwards: what comes back is passed on unmerged.
-        self._open, self._resting, self._merges = True, True, False
-        self._turns_left = 0  # what has not had its turn yet goes to the heirs
-        if self._farewell is None:
-            self._farewell = self._new_farewell()
-        if self.exchange is not None:
-            self.mass.weights = [0.0] * self.mass.layout.shards  # nobody is to have it
-        # The values that one without a state started with are nobody's: they must not be handed on.
-        if at_once or self._stateless or self.exchange is not None:
-            self._go_on_leaving(self._farewell, now)
-            if self._farewell is not None:
-                self._depart(now)
-
-    def _new_farewell(self) -> Farewell:
-        others = [self.view.address(rank) for rank in self.view.members if rank != self.me.rank]
-        # Those who leave as well: mass of theirs may be on its way to us.
-        return Farewell([*others, *self.view.departing()], self.mass.layout.shards, self.settings.resend_first)
-
-    def _go_on_leaving(self, farewell: Farewell, now: float) -> None:
-        for address in farewell.to_tell(now):
-            self._send(Bye(self.me, address))
-        stay = [self.view.address(rank) for rank in self.view.members if rank != self.me.rank]
-        heirs = [address for address in stay if farewell.has_settled(address)]
-        for shard in range(self.mass.layout.shards):
-            held = self.mass.weights[shard] > 0 or self.inbox.weight(shard) > 0
-            if held and heirs and not self.outbox.weight(shard):
-                self._bequeath(farewell, shard, heirs, now)
-        if farewell.settled and not len(self.outbox) and (not stay or not self._held()):
-            self._depart(now)
-
-    def _held(self) -> float:
-        return sum(self.mass.weights) + sum(pile.weight for pile in self.inbox)
-
-    def _bequeath(self, farewell: Farewell, shard: int, heirs: Sequence[Address], now: float) -> None:
-        """Offer mass of a shard to one of those who stay: what we hold, then what we have not merged, pile by pile."""
-        heir = farewell.heir(shard, heirs, now)
-        if heir is None or self.view.fenced(heir) or not self._has_budget(heir, shard):
-            return
-        weight, turn = self.mass.weights[shard], self.turns[shard]
-        if weight > 0:
-            snapshot = self._snapshot(shard, whole=True)  # what rounding took off would stay with nobody
-            self.mass.weights[shard] = 0.0
-            if snapshot is not None:  # otherwise it is not finite, and nobody would take it
-                self._post(heir, shard, turn, weight, snapshot, 0.0, now)
-        elif (pile := self.inbox.take(shard)) is not None:
-            self._post(heir, shard, turn, pile.weight, Snapshot(pile.values, inspect(pile.values).seal), 0.0, now)
-        if not self.mass.weights[shard] and not self.inbox.weight(shard):
-            farewell.given(shard)
-
-    def _depart(self, now: float) -> None:
-        """Be gone, with or without all mass handed over."""
-        held = self._held() + sum(entry.parcel.weight for entry in self.outbox)
-        self._farewell = None
-        self._gone = True
-        if self.membership is not None:
-            self._believe(self.membership.handle(members.Leave(), now), now)
-        self._emit(events.Left(held))
-
     # Checks
-
-    def history(self) -> list[str]:
-        """Return the recent events, oldest first, as an `InvariantError` shows them; addresses as rank#incarnation."""
-        lines = []
-        for now, what, details in self._history:
-            said = [one.__name__ if isinstance(one, type) else f"{one.rank}#{one.incarnation}" for one in details]
-            lines.append(f"{now:.6f} {what.__name__} {' '.join(said)}")
-        return lines
 
     def validate_state(self) -> None:
         """Raise an `InvariantError` with the recent history if anything contradicts itself."""

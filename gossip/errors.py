@@ -47,6 +47,7 @@ class Rejected(GossipError):
     def __init__(self, reason: Reason, detail: str, origin: int | None = None) -> None:
         super().__init__(f"{reason.value}: {detail}")
         self.reason = reason
+        self.detail = detail
         #: Who sent it, as far as the frame can be believed.
         self.origin = origin
 

@@ -313,7 +313,7 @@ class Codec:
         try:
             return found.decode(body, stop - start, self._layout.dtypes[shard])
         except Rejected as error:
-            raise Rejected(error.reason, str(error), origin) from None
+            raise Rejected(error.reason, error.detail, origin) from None
 
     def _values(self, origin: int, shard: Any, dtype: Any, length: Any, body: memoryview | None, seal: int) -> Values:
         shard = self._shard(shard, origin)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 
+from peers.collective import Collective
 from peers.engine import Engine
 from peers.gradients import Gradients
 from peers.whole_state import WholeState
@@ -13,8 +13,8 @@ from peers.whole_state import WholeState
 __all__ = ["Averaging"]
 
 
-class Averaging:
-    """As `peers.stepping.Stepping`, for replicas that are to stay the same."""
+class Averaging(Collective):
+    """The steps of a replica that is to stay what the others are."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Averaging:
             set_step: is called with another number, if the others have come further.
             tell: is called with a sentence that the user should read.
         """
-        self._engine = engine
+        super().__init__(engine)
         self._gradients = gradients
         self._state = state
         self._step = step
@@ -75,13 +75,12 @@ class Averaging:
             self._takes_part = False
             self._engine.driver.withdraw()
 
-    def consensus(self, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
-        """Wait for all, and take over the state of whoever has come furthest; return 0, or infinity if not all came."""
-        self.pause()
-        agreed = self._engine.meet(timeout, self._synchronize)
-        if agreed and on_agreed is not None:
-            on_agreed()
-        return 0.0 if agreed else math.inf
+    def close(self) -> None:
+        """Go at once: the others form anew."""
+
+    def catch_up(self) -> None:
+        """Take over the state of whoever has come furthest."""
+        self._synchronize()
 
     def _synchronize(self, seal: int = 0) -> None:
         self._engine.synchronize(self._step, seal)

@@ -325,6 +325,11 @@ class Engine:
     # Collective exchanges
 
     @property
+    def policy(self) -> policies.Policy:
+        """The algorithm."""
+        return self._policy
+
+    @property
     def collective(self) -> str:
         """The kind of collective exchange that the policy wants; empty: none."""
         return self._policy.collective

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 
 from gossip.mass import Values
+from peers.flat_tensors import FlatTensors
 
 __all__ = ["Gradients"]
 
@@ -21,40 +22,35 @@ class Gradients:
     def __init__(self, model: torch.nn.Module) -> None:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-        tensors = [*self._parameters, *self._buffers]
-        wide = any(tensor.dtype is torch.float64 for tensor in tensors)
-        size = sum(tensor.numel() for tensor in tensors) + len(self._parameters)
-        self._flat = torch.zeros(size, dtype=torch.float64 if wide else torch.float32)
-        sizes = [tensor.numel() for tensor in tensors]
-        *views, self._has = torch.split(self._flat, [*sizes, len(self._parameters)])
-        self._views = [view.view(tensor.shape) for view, tensor in zip(views, tensors, strict=True)]
+        self._flat = FlatTensors([*self._parameters, *self._buffers], more=len(self._parameters))
         #: The vector as the core sees it: the same memory.
-        self.values: Values = self._flat.numpy()
+        self.values: Values = self._flat.values
 
     @torch.no_grad()
     def gather(self) -> None:
         """Fill the vector."""
-        for index, parameter in enumerate(self._parameters):
-            grad = parameter.grad
-            self._has[index] = grad is not None
-            if grad is None:
-                self._views[index].zero_()
-            else:
-                self._views[index].copy_(grad.to_dense() if grad.is_sparse else grad)
-        for view, buffer in zip(self._views[len(self._parameters) :], self._buffers, strict=True):
+        for view, buffer in zip(self._flat.views[len(self._parameters) :], self._buffers, strict=True):
             view.copy_(buffer)
+        for index, parameter in enumerate(self._parameters):
+            grad, view = parameter.grad, self._flat.views[index]
+            self._flat.more[index] = grad is not None
+            if grad is None:
+                view.zero_()
+            else:
+                view.copy_(grad.to_dense() if grad.is_sparse else grad)
 
     @torch.no_grad()
     def scatter(self) -> None:
         """Give every parameter its gradient, and every buffer its values, from the vector."""
         for index, parameter in enumerate(self._parameters):
-            if not self._has[index]:
+            view = self._flat.views[index]
+            if not self._flat.more[index]:
                 parameter.grad = None
             elif parameter.grad is None or parameter.grad.is_sparse:
-                parameter.grad = self._views[index].to(parameter, copy=True)
+                parameter.grad = view.to(parameter, copy=True)
             else:
-                parameter.grad.copy_(self._views[index])
-        for view, buffer in zip(self._views[len(self._parameters) :], self._buffers, strict=True):
+                parameter.grad.copy_(view)
+        for view, buffer in zip(self._flat.views[len(self._parameters) :], self._buffers, strict=True):
             buffer.copy_(view)
 
     def drop(self) -> None:

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 
 from gossip import policies
+from gossip.collective.server import CENTRE
 from gossip.errors import GossipError, SettingsError
 from gossip.presets import Preset
 from gossip.transport import Transport
 from peers.averaging import Averaging
 from peers.batches import Batches
 from peers.cards import Card, Channel
+from peers.collective import Collective
 from peers.engine import Engine
 from peers.gradients import Gradients
 from peers.hooks import StepHooks
@@ -30,6 +32,7 @@ from peers.records import Records
 from peers.replica import Replica
 from peers.sampler import PeerSampler
 from peers.saving import Saving
+from peers.serving import Serving
 from peers.setup import Setup
 from peers.stepping import Stepping
 from peers.stopping import STOPPED, StopRequest
@@ -103,7 +106,7 @@ class Peer:
         self._engine: Engine | None = None
         self._replica: Replica | None = None
         self._hooks: StepHooks | None = None
-        self._stepping: Stepping | Averaging | None = None
+        self._stepping: Stepping | Collective | None = None
         self._saving: Saving | None = None
         self._pulse: Pulse | None = None
         self._loops: list[Batches] = []
@@ -209,7 +212,11 @@ class Peer:
         if adopted is not None:
             replica.decode_rest(adopted)
         self._saving.restore_random()
-        if engine.collective:
+        if engine.collective == "server":
+            if self.rank == CENTRE.rank:
+                self._tell(engine.policy.warning)
+            self._stepping = Serving(engine, model, self._tell)
+        elif engine.collective:
             state = WholeState(model, optimizer, dict(also or {}))
             self._stepping = Averaging(engine, Gradients(model), state, self.step, self._set_step, self._tell)
         else:
@@ -330,7 +337,7 @@ class Peer:
                     break
         finally:
             self._loop_count -= 1
-            if isinstance(self._stepping, Averaging) and not self._closed:
+            if isinstance(self._stepping, Collective) and not self._closed:
                 self._stepping.pause()
 
     def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
@@ -351,7 +358,7 @@ class Peer:
         engine = self._attached()
         self._report(state="mixing")
         with self._stop.at_once():
-            if isinstance(self._stepping, Averaging):
+            if isinstance(self._stepping, Collective):
                 reached = self._stepping.consensus(timeout, on_agreed)
             else:
                 reached = engine.consensus(tolerance, timeout, on_agreed)
@@ -378,7 +385,7 @@ class Peer:
                 replica.restore(agreed)
             return Evaluation(own, function())
         finally:
-            if not isinstance(self._stepping, Averaging):  # whose own values are the average
+            if not isinstance(self._stepping, Collective):  # whose own values are the average
                 replica.restore(kept)
 
     # Telling
@@ -454,6 +461,8 @@ class Peer:
             self._transport.close()
         else:
             self._final_weight = self.weight
+            if how == "finished" and isinstance(self._stepping, Collective):
+                self._stepping.close()
             self._engine.close(_FLUSH if how == "finished" else 0.0)
         if self._metrics is not None:
             self._metrics.close()

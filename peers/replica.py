@@ -88,11 +88,11 @@ class Replica:
         return self._flats
 
     def place(self, tensor: torch.Tensor) -> tuple[int, int, int] | None:
-        """Return which vector a tensor lies in, where it starts and where the next one may; None if it is not mixed."""
-        for index, flat in enumerate(self._flats):
+        """Return which vector a tensor lies in, where it starts and where the next one may; None if it is in none."""
+        for index, flat in enumerate(self._flats if tensor.numel() else []):
             if tensor.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr():
                 step = _ALIGNMENT // flat.element_size()
-                start = tensor.storage_offset()
+                start = int(tensor.storage_offset())
                 return index, start, start + -(-tensor.numel() // step) * step
         return None
 

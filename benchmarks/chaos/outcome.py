@@ -118,7 +118,7 @@ def _lives(swarm: Swarm, rank: int) -> list[tuple[list[float], list[int]]]:
 
 def _mass(swarm: Swarm) -> tuple[float, float]:
     """Return the error of the survivors' mass, and how much of all that there was they do not hold."""
-    held, shards = 0.0, 1
+    held, spoilt, shards = 0.0, 0.0, 1
     lives: set[_Life] = set()
     flows: dict[_Life, dict[str, dict[_Key, float]]] = {}
     for directory in swarm.directories():
@@ -132,8 +132,12 @@ def _mass(swarm: Swarm) -> tuple[float, float]:
         summary = _summary(directory)
         if summary is not None and "weight_left" in summary:
             lives.add((summary["rank"], summary["incarnation"]))
-            held += summary["weight_left"] + summary["weight_unanswered"]
-    expected = float(len(lives))
+            kept = summary["weight_left"] + summary["weight_unanswered"]
+            held += kept
+            # What it says that it wrote off when it left, beyond what it still has: such as NaN, which nobody takes.
+            said = [event["written_off"] for event in lines(directory / "events.jsonl") if event["event"] == "left"]
+            spoilt += max(0.0, said[-1] - kept) if said else 0.0
+    expected = len(lives) - spoilt
     for life in lives:
         pages = flows.get(life, _pages())
         for key, weight in pages["Booked"].items():

@@ -35,6 +35,8 @@ class Row:
 UNDISTURBED = "undisturbed"
 #: How often a row is run, at most, to know its accuracy.
 RUNS = 3
+#: Undisturbed swarms that rows are compared with.
+REFERENCES = 4
 #: All rows by name, in the order in which they are shown.
 ROWS: dict[str, Row] = {}
 
@@ -135,14 +137,14 @@ def run_row(session: Session, name: str, undisturbed: Outcome | None) -> Result:
 
 
 def reference(session: Session) -> Outcome:
-    """Return the outcome of undisturbed swarms: two, and the mean of their accuracies."""
+    """Return the outcome of undisturbed swarms: of the first, with the mean of all their accuracies."""
     with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda _: _run_once(session, UNDISTURBED, None), range(2)))
-    for result in both:
+        results = list(pool.map(lambda _: _run_once(session, UNDISTURBED, None), range(REFERENCES)))
+    for result in results:
         if not result.holds:
             raise ChaosError(f"undisturbed: {result.error or [str(bar) for bar in result.failed]}")
-    outcome = both[0].outcome
-    outcome.accuracy = fmean(result.outcome.accuracy for result in both)
+    outcome = results[0].outcome
+    outcome.accuracy = fmean(result.outcome.accuracy for result in results)
     return outcome
 
 

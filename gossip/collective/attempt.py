@@ -24,8 +24,8 @@ from gossip.pool import Pool
 
 __all__ = ["Attempt", "Outgoing", "cut", "piece_elements"]
 
-#: A piece is a 64th of the vector, within these bounds: many enough to flow, few enough not to be all headers.
-_PIECES, _SMALLEST, _LARGEST = 64, 64 << 10, 4 << 20
+#: A piece is a 16th of the vector, within these bounds: many enough to flow, few enough not to be all headers.
+_PIECES, _SMALLEST, _LARGEST = 16, 256 << 10, 4 << 20
 
 
 class _Op(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gossip.collective.exchange import Exchange
 from gossip.collective.reduction import Reduction
+from gossip.collective.server import ParameterServer
 from gossip.errors import SettingsError
 from gossip.mass import Mass
 from gossip.messages import Address
@@ -24,6 +25,8 @@ def exchange_of(policy: Policy, me: Address, mass: Mass, settings: Settings) -> 
     check_settings(policy, settings.share, settings.compress)
     if not policy.collective:
         return None
+    if policy.collective == "server":
+        return ParameterServer(me, mass.pool, first=settings.resend_first, ceiling=settings.resend_ceiling)
     return Reduction(
         me,
         mass.pool,

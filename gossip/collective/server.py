@@ -1,5 +1,203 @@
-"""Placeholder."""
+"""One peer holds the model; all others send it their moves and get the model back. The contrast with a centre.
+
+A worker sends what its step did to its model, in chunks: move k, chunk i. The centre adds each chunk to the model,
+once, and answers with what the model now is there; that chunk of the model takes the place of the worker's own. Chunks
+do not wait for each other, nor workers, nor does the centre for anybody: this is asynchronous, down to single chunks.
+
+**Exactly once.** The centre keeps, for each worker in its present life, the number of its latest move and which chunks
+of it have been added. One that comes again is answered again, and not added again. A worker goes on to the next move
+when all chunks of this one are answered. Whoever is given up and comes back in a new life does not know what of its
+last move was added, and sends nothing more of it: a move is never added twice, and may be lost in part with a life.
+
+Chunks with NaN or infinity are answered, and not added: they would be everybody's at once.
+
+A worker's death is nothing to the others. The centre's is the end: `Stranded`. The centre is told the model by its own
+trainer, whose first vector it is; what comes before that is left unanswered, and comes again. Memory at the centre: the
+model once, and a chunk per answer on its way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gossip import events
+from gossip.blocks import Values, is_finite
+from gossip.collective.attempt import piece_elements
+from gossip.collective.exchange import Call, Said
+from gossip.errors import InvariantError
+from gossip.messages import Address, Chunk, Subject
+from gossip.pool import Pool
+
+__all__ = ["CENTRE", "ParameterServer"]
+
+#: The lowest rank of the founders, in its first life and in no other.
+CENTRE = Address(0, 0)
+
+
+@dataclass
+class _Worker:
+    life: int
+    move: int = -1
+    added: set[int] = field(default_factory=set)
 
 
 class ParameterServer:
-    """Placeholder."""
+    """One peer's part: the centre's or a worker's."""
+
+    def __init__(self, me: Address, pool: Pool, *, first: float, ceiling: float) -> None:
+        """Make the centre of rank 0 in its life 0, and a worker of everybody else.
+
+        Args:
+            me: this peer.
+            pool: where the memory of what is sent comes from.
+            first: seconds until what was not answered is sent again.
+            ceiling: the most of them.
+        """
+        self._me = me
+        self._pool = pool
+        self._first, self._ceiling = first, ceiling
+        self._interval = first
+        self._again_at = 0.0
+        self._move = -1
+        self._pending: Values | None = None
+        #: Chunks of our move that are not answered yet.
+        self._unanswered: dict[int, Values] = {}
+        self._stranded = False
+        #: The model, at the centre; and what is known of each worker there.
+        self._model: Values | None = None
+        self._workers: dict[int, _Worker] = {}
+        #: Chunks that were not added, because they were not finite.
+        self.refused = 0
+        self._out: deque[Said | events.Effect] = deque()
+
+    @property
+    def deadline(self) -> float | None:
+        """When something is to be sent again."""
+        return self._again_at if self._unanswered and not self._stranded else None
+
+    def handle(self, call: Call, now: float) -> None:
+        """Take in what the trainer wants."""
+        match call:
+            case events.Synchronize(number):
+                self._out.append(events.Synchronized(number, None))
+            case events.Withdraw():
+                self._out.append(events.Withdrawn())
+            case events.Reduce(values):
+                if self._pending is not None or values.ndim != 1 or not values.size:
+                    raise InvariantError("a move comes alone, and is a vector")
+                self._move += 1
+                if self._me == CENTRE:
+                    self._out.append(self._own(values))
+                else:
+                    self._pending = values
+                    self._post(values, now)
+
+    def _own(self, values: Values) -> events.Effect:
+        """Treat the centre's own move as anybody's; its first vector is the model."""
+        finite = is_finite(values)
+        if self._model is None:
+            self._model = values.copy()
+        elif finite:
+            self._model += values
+            values[:] = self._model
+        else:
+            values[:] = self._model
+        return events.Reduced(self._move, 1, finite)
+
+    def _post(self, values: Values, now: float) -> None:
+        for index, (start, stop) in enumerate(_bounds(values)):
+            part = self._pool.take(stop - start, values.dtype)
+            part[:] = values[start:stop]
+            self._unanswered[index] = part
+            self._out.append(self._chunk(index, part))
+        self._progress(now)
+
+    def _chunk(self, index: int, part: Values) -> Chunk:
+        return Chunk(self._me, CENTRE, Subject.MOVE, self._move, 0, 0, index, part)
+
+    def receive(self, message: Said, me: Address, members: Mapping[int, int], now: float) -> None:
+        """Take in a chunk: a worker's move, or the centre's answer."""
+        del members
+        if not isinstance(message, Chunk):
+            return
+        if message.subject is Subject.MOVE and me == CENTRE and self._model is not None:
+            self._add(message, self._model)
+        elif message.subject is Subject.MODEL and message.origin == CENTRE and message.round == self._move:
+            self._answered(message, now)
+
+    def _add(self, chunk: Chunk, model: Values) -> None:
+        worker = self._workers.get(chunk.origin.rank)
+        if worker is None or worker.life < chunk.origin.incarnation:
+            worker = self._workers[chunk.origin.rank] = _Worker(chunk.origin.incarnation)
+        if chunk.round < worker.move or chunk.index >= len(bounds := _bounds(model)):
+            return  # answered long ago, or not of this model
+        start, stop = bounds[chunk.index]
+        if chunk.values.nbytes != (stop - start) * model.itemsize:
+            return
+        if chunk.round > worker.move:
+            worker.move, worker.added = chunk.round, set()
+        if chunk.index not in worker.added:
+            worker.added.add(chunk.index)
+            part = chunk.values.view(model.dtype)
+            if is_finite(part):
+                model[start:stop] += part
+            else:
+                self.refused += 1
+        fresh = self._pool.take(stop - start, model.dtype)
+        fresh[:] = model[start:stop]
+        self._out.append(Chunk(CENTRE, chunk.origin, Subject.MODEL, chunk.round, 0, 0, chunk.index, fresh))
+
+    def _answered(self, chunk: Chunk, now: float) -> None:
+        if self._pending is None or chunk.index not in self._unanswered:
+            return
+        start, stop = _bounds(self._pending)[chunk.index]
+        if chunk.values.nbytes != (stop - start) * self._pending.itemsize:
+            return
+        self._pending[start:stop] = chunk.values.view(self._pending.dtype)
+        del self._unanswered[chunk.index]
+        self._progress(now)
+        if not self._unanswered:
+            finite = is_finite(self._pending)
+            self._pending = None
+            self._out.append(events.Reduced(self._move, 1, finite))
+
+    def _progress(self, now: float) -> None:
+        self._interval = self._first
+        self._again_at = now + self._first
+
+    def work(self, me: Address, members: Mapping[int, int], now: float) -> Iterator[Said | events.Effect]:
+        """Send what is to be sent, again if need be."""
+        if me != self._me:
+            if self._me == CENTRE:
+                self._stranded = True
+                yield events.Stranded("others had given this peer up, which is the centre, and have ended")
+            self._me = me
+            # What of our last move was added, only the former life could know.
+            self._unanswered = {index: np.zeros_like(part) for index, part in self._unanswered.items()}
+            self._out.extend(self._chunk(index, part) for index, part in self._unanswered.items())
+        if me != CENTRE and members.get(CENTRE.rank) != CENTRE.incarnation and not self._stranded:
+            self._stranded = True
+            yield events.Stranded(
+                f"the centre, rank {CENTRE.rank}, is gone, and the model with it: that is what parameter-server "
+                "depends on. Start the run again, from a checkpoint if there is one, or with an algorithm that has no "
+                "centre, such as osgp"
+            )
+        for rank in [rank for rank, worker in self._workers.items() if members.get(rank) != worker.life]:
+            del self._workers[rank]
+        while self._out:
+            yield self._out.popleft()
+        deadline = self.deadline
+        if deadline is not None and deadline <= now:
+            self._interval = min(self._ceiling, 2 * self._interval)
+            self._again_at = now + self._interval
+            for index, part in self._unanswered.items():
+                yield self._chunk(index, part)
+
+
+def _bounds(values: Values) -> list[tuple[int, int]]:
+    step = piece_elements(values.size, values.itemsize)
+    return [(start, min(start + step, values.size)) for start in range(0, values.size, step)]

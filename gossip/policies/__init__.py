@@ -19,6 +19,7 @@ from gossip.policies.gossip_push import GossipPush
 from gossip.policies.local import Local
 from gossip.policies.noloco import NoLoCo
 from gossip.policies.osgp import OSGP
+from gossip.policies.parameter_server import ParameterServerPolicy
 from gossip.policies.policy import Policy
 from gossip.policies.sgp import SGP
 from gossip.policies.slowmo import SlowMo
@@ -38,6 +39,7 @@ __all__ = [
     "GossipPush",
     "Local",
     "NoLoCo",
+    "ParameterServerPolicy",
     "Policy",
     "SlowMo",
     "get",
@@ -48,7 +50,21 @@ __all__ = [
 
 _ALGORITHMS: dict[str, type[Policy]] = {
     policy.name: policy
-    for policy in (SGP, OSGP, ADPSGD, DPSGD, EASGD, GossipPush, GossipPull, Local, SlowMo, NoLoCo, SSD, AllReduce)
+    for policy in (
+        SGP,
+        OSGP,
+        ADPSGD,
+        DPSGD,
+        EASGD,
+        GossipPush,
+        GossipPull,
+        Local,
+        SlowMo,
+        NoLoCo,
+        SSD,
+        AllReduce,
+        ParameterServerPolicy,
+    )
 }
 
 

@@ -58,6 +58,8 @@ class Policy:
 
     #: What is exchanged instead of mass, if anything: a kind of `gossip.collective`.
     collective = ""
+    #: What users should hear before they rely on it.
+    warning = ""
 
     def exchanges(self, step: int) -> bool:
         """Whether the step, counted from 1, ends in an exchange."""

@@ -9,9 +9,11 @@ import pytest
 from collective_swarm import RATE, Node, Swarm
 
 from gossip import events
-from gossip.collective import PLANS
-from gossip.messages import Address
+from gossip.collective import PLANS, Reduction
+from gossip.collective.group import Group, Seat, Seats, Stand, Verdict
+from gossip.messages import Address, Chunk, Enter, Lack, Subject
 from gossip.network import Weather
+from gossip.pool import Pool
 
 BAD = {"loss": 0.15, "duplicate": 0.1, "corrupt": 0.05, "delay": (0.001, 0.3)}
 
@@ -223,10 +225,62 @@ def test_fifty_steps_equal_the_dense_reference_and_replicas_are_the_same_bits(ki
     np.testing.assert_allclose(swarm.nodes[0].x, x, rtol=1e-12, atol=1e-14)
 
 
+def stands(group: Group, **told: tuple[int, bool, bool]) -> Group:
+    for name, (number, veteran, keeps) in told.items():
+        group.stands[int(name[1:])] = Stand(number, veteran, keeps, 0)
+    return group
+
+
+def test_what_follows_from_where_all_stand() -> None:
+    def group(**told: tuple[int, bool, bool]) -> Group:
+        return stands(Group(Address(0, 0), {0: 0, 1: 0, 2: 3}, Seats()), **told)
+
+    found = group(_0=(4, True, True), _1=(5, True, True), _2=(0, False, False)).verdict()
+    assert found == Verdict(5, frozenset([1]), source=1, keeper=1)
+    found = group(_0=(4, True, True), _1=(5, True, False), _2=(0, False, False)).verdict()
+    assert found == Verdict(5, frozenset([1]), source=1, keeper=None), "it took the state over, and has no result"
+    found = group(_0=(4, True, True), _1=(4, True, True), _2=(5, True, True)).verdict()
+    assert found == Verdict(5, frozenset([2]), source=2, keeper=2), "also of one that takes no part any more"
+    found = group(_0=(4, False, False), _1=(7, False, False), _2=(9, False, False)).verdict()
+    assert found == Verdict(7, frozenset([1]), source=1, keeper=None), "nobody knows what one that takes no part has"
+    assert Group(Address(0, 1), {0: 1}, Seats()).verdict() is None
+
+
+def test_lives_and_stints_make_other_groups_and_never_go_back() -> None:
+    seats = Seats()
+    digests = {Group(Address(0, 0), members, seats).digest for members in ({0: 0}, {0: 0, 1: 0}, {0: 0, 1: 1})}
+    before = Group(Address(0, 0), {0: 0, 1: 0}, seats)
+    assert seats.learn(1, Seat(0, 1, False))
+    after = Group(Address(0, 0), {0: 0, 1: 0}, seats)
+    digests.add(after.digest)
+    assert len(digests) == 4
+    assert (before.places, after.places) == ([0, 1], [0])
+    assert not seats.learn(1, Seat(0, 0, True)), "older"
+    assert seats.learn(1, Seat(2, 0, False)), "a later life"
+    assert not seats.learn(1, Seat(1, 5, True))
+
+
+def test_a_part_for_another_group_or_of_another_round_is_not_taken() -> None:
+    me, other = Address(0, 0), Address(1, 0)
+    members = {0: 0, 1: 0}
+    one = Reduction(me, Pool(0), first=0.25, ceiling=1.0, early_bytes=1000)
+    one.handle(events.Synchronize(0, 7), 0.0)
+    (enter,) = [said for said in one.work(me, members, 0.0) if isinstance(said, Enter)]
+    one.receive(Enter(other, me, enter.digest, 0, True, 5, True, False, 0, True), me, members, 0.0)
+    (lack,) = one.work(me, members, 0.0)
+    assert lack == Lack(me, other, Subject.STATE, 5, enter.digest, ((0, 0),))
+    state = np.arange(3, dtype=np.uint8)
+    for digest, number, subject in [(1, 5, 2), (enter.digest, 4, 2), (enter.digest, 5, 1)]:
+        one.receive(Chunk(other, me, Subject(subject), number, digest, 1, 0, state), me, members, 0.0)
+        assert not list(one.work(me, members, 0.0))
+    one.receive(Chunk(other, me, Subject.STATE, 5, enter.digest, 1, 0, state), me, members, 0.0)
+    assert list(one.work(me, members, 0.0)) == [events.Synchronized(5, bytes(state))]
+
+
 def test_memory_of_what_comes_early_is_bounded() -> None:
-    swarm = Swarm(2, size=100_000, rounds=2)
+    swarm = Swarm(2, size=400_000, rounds=2)
     for node in swarm.nodes.values():
-        node.reduction._early_bytes = 70_000
+        node.reduction._early_bytes = 300_000
     swarm.nodes[1].pause = lambda: 1.0
     most = 0
 
@@ -238,4 +292,4 @@ def test_memory_of_what_comes_early_is_bounded() -> None:
 
     swarm.run(looked)
     swarm.check()
-    assert 0 < most <= 70_000
+    assert 0 < most <= 300_000

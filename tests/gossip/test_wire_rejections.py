@@ -19,8 +19,8 @@ LAYOUT = Layout.uniform(4, 2, np.dtype(np.float32))
 CODEC = Codec("run", LAYOUT)
 BODY = np.array([1.0, -2.0], np.float32).tobytes()
 ACK = [VERSION, "run", 1, 7, 0, 1, 0, 5]
-PARCEL = [VERSION, "run", 0, 7, 0, 1, 0, 5, 6, 1, 0.5, 0.0, "float32", 8]
-ORIGIN, SEQUENCE, TURN, SHARD, WEIGHT, ASK, DTYPE, LENGTH = 3, 7, 8, 9, 10, 11, 12, 13
+PARCEL = [VERSION, "run", 0, 7, 0, 1, 0, 5, 6, 1, 0.5, 0.0, "float32", 8, ""]
+ORIGIN, SEQUENCE, TURN, SHARD, WEIGHT, ASK, DTYPE, LENGTH, CODEC_NAME = 3, 7, 8, 9, 10, 11, 12, 13, 14
 
 
 def reason(frames: Sequence[bytes]) -> Reason:

@@ -129,8 +129,13 @@ def test_the_frames_are_those_that_the_docstring_draws() -> None:
     expected: list[tuple[Message, list[object], bytes | None]] = [
         (
             Parcel(HERE, THERE, 4, 5, 0, 0.5, values, 0.25),
-            [0, *addresses, 4, 5, 0, 0.5, 0.25, "float32", 28],
+            [0, *addresses, 4, 5, 0, 0.5, 0.25, "float32", 28, ""],
             values.tobytes(),
+        ),
+        (
+            Parcel(HERE, THERE, 4, 5, 0, 0.5, values, 0.25, None, np.arange(3, dtype=np.uint8), "int8:block=256"),
+            [0, *addresses, 4, 5, 0, 0.5, 0.25, "float32", 3, "int8:block=256"],
+            bytes([0, 1, 2]),
         ),
         (Ack(HERE, THERE, 4), [1, *addresses, 4], None),
         (Refusal(HERE, THERE, 4), [2, *addresses, 4], None),

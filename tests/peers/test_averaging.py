@@ -13,7 +13,7 @@ import torch
 from swarms import LONGEST, Meeting, flat, swarm, together
 from torch import nn
 
-from gossip import presets
+from gossip import events, presets
 from gossip.errors import SettingsError
 from gossip.membership.settings import MembershipSettings
 from gossip.presets import Preset
@@ -243,6 +243,35 @@ def test_when_one_dies_the_others_go_on_and_when_it_comes_back_it_becomes_what_t
     shared = trails[0].keys() & trails[2].keys()
     assert shared
     assert all(trails[0][step] == trails[2][step] for step in shared)
+
+
+def test_who_was_given_up_and_lives_takes_the_state_over_and_goes_on() -> None:
+    """In the middle of its training, so that it finds out while it computes, or while it waits for the others."""
+    again, over = threading.Event(), threading.Event()
+
+    def body(peer: Peer) -> dict[int, bytes]:
+        model, optimizer = attached(peer)
+        trail: dict[int, bytes] = {}
+        while not over.is_set():
+            descend(peer, model, optimizer)
+            trail[peer.step] = model.at.detach().numpy().tobytes()
+            core = peer._attached().core
+            if peer.rank == 1 and peer.step == 5 and core.me.incarnation == 0:
+                peer._attached().driver.post(events.PeerDied(core.me))
+            if peer.rank == 1 and core.me.incarnation > 0 and not again.is_set():
+                again.set()
+                trail.clear()  # of the last steps of its former life it had its own idea, maybe
+            if peer.rank == 0 and again.is_set() and peer.step > 40:
+                over.set()
+            time.sleep(0.002)
+        return trail
+
+    first, second, third = swarm(3, body, quick(), algorithm="allreduce")
+    assert again.is_set()
+    for other in (second, third):
+        shared = first.keys() & other.keys()
+        assert len(shared) > 5
+        assert all(first[step] == other[step] for step in shared)
 
 
 def test_a_whole_state_comes_back_to_the_bit() -> None:

@@ -126,3 +126,15 @@ def test_a_group_that_is_added_later_takes_part() -> None:
         model[1].weight.add_(1.0)
     method.exchanged({0})
     torch.testing.assert_close(model[1].weight.detach(), before + 2.0)
+
+
+def test_an_empty_parameter_takes_nobodys_place() -> None:
+    model = nn.ParameterList([torch.ones(3), torch.ones(0), torch.ones(5)])
+    replica = Replica(model)
+    method = OuterMomentum(Outer(0.0, 2.0), replica, torch.optim.SGD(reversed(list(model)), lr=1.0))
+    method.start()
+    with torch.no_grad():
+        for parameter in model:
+            parameter.add_(1.0)
+    method.exchanged({0})
+    assert [parameter.tolist() for parameter in model] == [[3.0] * 3, [], [3.0] * 5]

@@ -1,0 +1,308 @@
+"""How one peer's mass moves: what it pushes, answers, books, takes back and merges.
+
+Mass is always in exactly one book: the `Mass` held, the `Inbox` (arrived, not merged), or the `Outbox` (sent, not
+answered). A parcel is answered once and for ever: booked (the sender forgets it) or refused (the sender takes it back).
+
+No sinks: a push leaves its sender at least `weight_floor`, a parcel that would lift its receiver above
+`weight_cap` is refused, and after a refusal the sender skips 1, 2, 4, ... turns to that neighbour. Both are relative to
+the *fair* weight: 1, and more where those who left have handed theirs over.
+
+The first of the three layers of a core; `gossip.belonging` is the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from gossip import events
+from gossip.backoff import Backoff
+from gossip.coding import Coding
+from gossip.errors import Reason, Rejected
+from gossip.events import Effect
+from gossip.farewell import Farewell
+from gossip.inbox import Ask, Inbox
+from gossip.ledger import Outbox, Received
+from gossip.mass import Mass, Snapshot, distance
+from gossip.messages import Ack, Address, Fence, Message, Parcel, Pass, Pull, Refusal, Roll, Settled, Shown
+from gossip.policies.policy import Policy
+from gossip.resend import Resend
+from gossip.settings import Settings
+from gossip.view import Roster, View
+from gossip.waiting import Waiting
+from gossip.wire import Codec
+
+__all__ = ["Traffic"]
+
+#: A push that the floor cuts to less than this part of the scheduled fraction is not worth its bytes.
+_WORTHWHILE = 0.25
+#: Nobody honest is further ahead than this. Turns are followed, so a lie must not carry us out of their range.
+_TURNS_AHEAD = 1_000_000
+
+
+class Traffic:
+    """The books of one peer, and all that changes them."""
+
+    def __init__(
+        self,
+        me: Address,
+        mass: Mass,
+        roster: Roster,
+        policy: Policy,
+        settings: Settings,
+        turns: Sequence[int] | None,
+    ) -> None:
+        """Open the books; see `gossip.core.Core` for the arguments."""
+        layout = mass.layout
+        self.me = me
+        self.mass = mass
+        self.policy = policy
+        self.settings = settings
+        known = roster.members.get(me.rank) == me.incarnation
+        self.view = View(me.rank, roster if known else roster.changed(me.rank, me.incarnation))
+        #: The next turn of each shard.
+        self.turns = [0] * layout.shards if turns is None else list(turns)
+        #: While `measuring`, how far the last mass that was merged into each shard lay from our own; see `distance`.
+        self.measuring = False
+        self.gaps: dict[int, float] = {}
+        self.coding = Coding(settings.compress, settings.share, layout)
+        self._codec = Codec(settings.run, layout, settings.compress)
+        self._window = 4 * layout.shards + 64
+        self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
+        self._inbox_bytes = settings.inbox_bytes or 2 * layout.total_bytes
+        #: Whether the values are the core's: from StepFinished to Proceed, or from Rest to Resume.
+        self._open = False
+        #: Whether what arrives while the values are the core's is merged at once.
+        self._merges = True
+        #: The latest turn of each shard that anybody is known to have pushed; stays -1 where turns do not matter.
+        self._furthest = [-1] * layout.shards
+        self._waiting = Waiting(layout.shards, policy.lag)
+        #: What the average peer holds of a shard, by what is known of who left and who joined.
+        self._fair = 1.0
+        #: What is left to do for one that leaves; it takes nothing in any more.
+        self._farewell: Farewell | None = None
+        self._backoff = Backoff()
+        self._resend = Resend(settings.resend_first, settings.resend_floor, settings.resend_ceiling)
+        #: Types and addresses only: a frame kept here would keep its memory.
+        self._history: deque[tuple[float, type, Sequence[Address | type]]] = deque(maxlen=64)
+        #: Carries out each effect as it arises, so that the first parcel leaves before the second is copied. It must
+        #: not call back. Without one, `handle` returns them.
+        self.sink: Callable[[Effect], None] | None = None
+        self._effects: list[Effect] = []
+        self._kinds: list[type] = []
+        self._new_life()
+
+    def _new_life(self) -> None:
+        """Start the books of an incarnation: empty."""
+        self.outbox = Outbox(self._neighbour_bytes, self._window)
+        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, in_order=self.policy.lag == 0)
+        #: What others want of our mass, at the next boundary: one ask for each of them and shard.
+        self._asks: dict[tuple[int, int], Ask] = {}
+        #: The verdicts on what each neighbour, in its present incarnation, has sent.
+        self._received: dict[Address, Received] = {}
+
+    def _emit(self, effect: Effect) -> None:
+        self._kinds.append(type(effect))
+        (self._effects.append if self.sink is None else self.sink)(effect)
+
+    def _send(self, message: Message, endpoint: str = "", key: str = "") -> None:
+        insist = isinstance(message, Roll | Shown)
+        self._emit(events.Send(message.destination, self._codec.encode(message), endpoint, key, insist))
+
+    # Sending
+
+    def _push(self, shard: int, turn: int, now: float) -> None:
+        edges = []
+        for address, fraction in self._edges(turn):
+            if self.view.fenced(address):
+                self._send(Fence(self.me, address))
+            elif self._backoff.skip(address.rank, shard) or not self._has_budget(address, shard):
+                self._pass(address, shard, turn)
+            else:
+                edges.append((address, fraction))
+        weight = self.mass.weights[shard]
+        wanted = weight * sum(fraction for _, fraction in edges)
+        scale = min(1.0, (weight - self._floor) / wanted) if wanted > 0 else 0.0
+        snapshot = None if scale < _WORTHWHILE else self._snapshot(shard)
+        for address, fraction in edges:
+            if snapshot is None:
+                self._pass(address, shard, turn)
+            else:
+                ask = fraction if self.policy.pairwise else 0.0
+                self._dispatch(address, shard, turn, scale * fraction * weight, snapshot, ask, now)
+        self._keep_the_rest(shard, snapshot, weight)
+
+    def _keep_the_rest(self, shard: int, snapshot: Snapshot | None, weight: float) -> None:
+        """Keep what rounding took off the values that went out; ``weight`` is what was held before."""
+        if snapshot is not None and snapshot.payload is not None:
+            self.mass.keep_the_rest(shard, snapshot.values, weight - self.mass.weights[shard])
+
+    def _edges(self, turn: int) -> list[tuple[Address, float]]:
+        """Return to whom goes which fraction at a turn, by the schedule and the policy."""
+        edges = self.view.out_edges(turn)
+        if self.policy.fraction is None:
+            return edges
+        return [(address, self.policy.fraction) for address, _ in edges]
+
+    def _pull(self, shard: int, turn: int) -> None:
+        """Ask the neighbours of the turn for mass of theirs. Nobody waits for it, and nobody asks again."""
+        for address, fraction in self._edges(turn):
+            if not self.view.fenced(address):
+                self._send(Pull(self.me, address, turn, shard, fraction))
+
+    def _pass(self, address: Address, shard: int, turn: int) -> None:
+        if self.policy.lag is not None:  # otherwise nobody waits
+            self._send(Pass(self.me, address, turn, shard))
+
+    def _answer(self, shard: int, ask: Ask, now: float) -> None:
+        """Send back the fraction that was asked for, of what we held before merging the parcel."""
+        weight = self.mass.weights[shard]
+        amount = min(ask.fraction * weight, weight - self._floor)
+        if amount < _WORTHWHILE * ask.fraction * weight or self.view.incarnation(ask.to.rank) != ask.to.incarnation:
+            return
+        if self.view.fenced(ask.to) or not self._has_budget(ask.to, shard):
+            return
+        snapshot = self._snapshot(shard)
+        if snapshot is not None:
+            self._dispatch(ask.to, shard, ask.turn, amount, snapshot, 0.0, now)
+        self._keep_the_rest(shard, snapshot, weight)
+
+    def _snapshot(self, shard: int, *, whole: bool = False) -> Snapshot | None:
+        """Return what may be sent, if anything: everybody would reject NaN and infinity, and they would go for ever."""
+        # Who measures the disagreement wants to see it fall below what rounding leaves.
+        codec = None if whole or self.measuring else self.coding.codec
+        if codec is None:
+            snapshot = self.mass.snapshot(shard)
+        else:
+            snapshot = self.mass.rounded(shard, codec, (self.me.rank, shard, self.turns[shard]))
+        if snapshot is None:
+            self._emit(events.NotFinite(shard))
+        return snapshot
+
+    def _has_budget(self, address: Address, shard: int) -> bool:
+        return self.outbox.room(address, shard, self.coding.nbytes(shard))
+
+    def _dispatch(
+        self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
+    ) -> None:
+        self.mass.give(shard, weight)
+        self._post(to, shard, turn, weight, snapshot, ask, now)
+
+    def _post(
+        self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
+    ) -> None:
+        """Send mass that is in no other book any more."""
+        sequence, (values, seal, payload) = self.outbox.next_sequence(to), snapshot
+        codec = "" if payload is None else self.coding.spelled
+        parcel = Parcel(self.me, to, sequence, turn, shard, weight, values, ask, seal, payload, codec)
+        self.outbox.add(parcel, now, now + self._resend.after(to.rank))
+        self._send(parcel)
+
+    @property
+    def _floor(self) -> float:
+        return self.settings.weight_floor * self._fair
+
+    def _resend_due(self, now: float) -> None:
+        """Send again what was not answered in time."""
+        for entry in self.outbox:
+            if entry.resend_at <= now:
+                entry.attempts += 1
+                entry.resend_at = now + self._resend.after(entry.parcel.destination.rank, entry.attempts)
+                self._send(entry.parcel)
+
+    def _is_absurd(self, turn: int, shard: int) -> bool:
+        return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
+
+    # Receiving
+
+    def _take_in(self, parcel: Parcel, now: float) -> None:
+        received = self._received.setdefault(parcel.origin, Received(self._window))
+        verdict = received.verdict(parcel.sequence)
+        if verdict is None:
+            if not received.fits(parcel.sequence):
+                raise Rejected(Reason.WINDOW, f"sequence {parcel.sequence}", parcel.origin.rank)
+            self._heard(parcel.origin.rank, parcel.shard, parcel.turn, now)
+            verdict = self._has_room(parcel)
+            received.add(parcel.sequence, verdict)
+            if verdict:
+                self.inbox.add(parcel, answer=parcel.ask > 0)
+                self._emit(events.Booked(parcel))
+                if self._open and self._merges:
+                    self._merge_due(parcel.shard, now)
+            else:
+                self._emit(events.Refused(parcel))
+        answer = Ack if verdict else Refusal
+        self._send(answer(self.me, parcel.origin, parcel.sequence))
+
+    def _heard(self, rank: int, shard: int, turn: int, now: float) -> None:
+        """Take in that a neighbour came to a turn, whether it sent mass or passed."""
+        self._waiting.arrived(rank, shard, turn, now)
+        if self.policy.lag is not None:
+            self._furthest[shard] = max(self._furthest[shard], turn)
+
+    def _has_room(self, parcel: Parcel) -> bool:
+        """Whether the parcel may be booked. What is on its way counts as well: it may all come back to us."""
+        shard = parcel.shard
+        own = self.mass.weights[shard] + self.inbox.weight(shard) + self.outbox.weight(shard)
+        weight = own + parcel.weight
+        fits = weight <= self.settings.weight_cap * self._fair and self.inbox.room(parcel)
+        return fits and self._farewell is None
+
+    def _merge_all(self, now: float) -> None:
+        for shard in range(self.mass.layout.shards):
+            self._merge_due(shard, now)
+
+    def _merge_due(self, shard: int, now: float) -> None:
+        for key in [key for key in self._asks if key[1] == shard]:
+            self._answer(shard, self._asks.pop(key), now)
+        for pile in self.inbox.due(shard, self.turns[shard]):
+            if self.measuring:
+                self.gaps[shard] = distance(self.mass.view(shard), pile.values)
+            for ask in pile.asks:
+                self._answer(shard, ask, now)
+            self.mass.merge(shard, pile.values, pile.weight)
+
+    # Answers
+
+    def _acknowledged(self, origin: Address, sequence: int, now: float) -> None:
+        entry = self.outbox.remove(origin, sequence)
+        if entry is None:
+            return
+        self._resend.answered(origin.rank, entry.attempts, now - entry.sent_at)
+        self.outbox.put_off(origin, sequence, now + self._resend.after(origin.rank))
+        self.coding.answered(entry.parcel.nbytes)
+        self._backoff.accepted(origin.rank, entry.parcel.shard)
+        self._emit(events.Released(entry.parcel))
+        self._settle(origin)
+
+    def _refused(self, origin: Address, sequence: int, now: float) -> None:
+        entry = self.outbox.remove(origin, sequence)
+        if entry is not None:
+            self._backoff.refused(origin.rank, entry.parcel.shard)
+            if self._farewell is not None:
+                self._farewell.refused(entry.parcel.shard)
+            self._take_back([entry.parcel], now)
+            self._settle(origin)
+
+    def _take_back(self, parcels: Sequence[Parcel], now: float) -> None:
+        for parcel in parcels:
+            self.inbox.add(parcel, answer=False)
+            self._emit(events.TakenBack(parcel))
+            if self._open and self._merges:
+                self._merge_due(parcel.shard, now)
+
+    def _settle(self, address: Address) -> None:
+        """Tell one that leaves if it has answered all that we sent it."""
+        if self.view.leaving(address) and not self.outbox.owes(address.rank):
+            self._send(Settled(self.me, address))
+
+    def _held(self) -> float:
+        return sum(self.mass.weights) + sum(pile.weight for pile in self.inbox)
+
+    def history(self) -> list[str]:
+        """Return the recent events, oldest first, as an `InvariantError` shows them; addresses as rank#incarnation."""
+        lines = []
+        for now, what, details in self._history:
+            said = [one.__name__ if isinstance(one, type) else f"{one.rank}#{one.incarnation}" for one in details]
+            lines.append(f"{now:.6f} {what.__name__} {' '.join(said)}")
+        return lines

@@ -1,0 +1,221 @@
+"""Parcels in a codec: what rounding takes off stays with the sender, and lies about a codec change nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hand_swarm import ONE_WAY, RUN, Hand, sealed
+
+from gossip import codecs
+from gossip.coding import AUTO, Coding, check_codec
+from gossip.errors import Reason, Rejected, SettingsError
+from gossip.faults import parse_straggler
+from gossip.mass import Layout
+from gossip.messages import Address, Parcel
+from gossip.settings import Settings
+from gossip.simulation import Scenario, simulate
+from gossip.wire import VERSION, Codec
+
+COUNT = 600
+CARRIERS = ["bf16", "fp16", "int8", "int4", "int8:block=32"]
+
+
+def random(seed: int, count: int = COUNT) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(count)
+
+
+def mass(hand: Hand) -> np.ndarray:
+    """All x that there is, held, waiting and on its way."""
+    total = np.zeros(COUNT)
+    for core in hand.cores:
+        total += core.mass.weights[0] * core.mass.values
+        for pile in core.inbox:
+            total += pile.weight * pile.values
+        for entry in core.outbox:
+            total += entry.parcel.weight * entry.parcel.values
+    return total
+
+
+@pytest.mark.parametrize("codec", CARRIERS)
+def test_what_rounding_takes_off_stays_with_the_sender(codec: str) -> None:
+    hand = Hand(random(0), random(1), turns=[ONE_WAY], compress=codec)
+    hand.codec = Codec(RUN, hand.layout, codec)
+    before = mass(hand)
+    first = hand.cores[0].mass.values.copy()
+    hand.step(0)
+    (parcel,) = hand.parcels()
+    full = COUNT * 8
+    assert parcel.payload is None or len(parcel.payload) < full
+    assert not np.array_equal(parcel.values, first), "there was something to take off"
+    np.testing.assert_allclose(mass(hand), before, rtol=0, atol=1e-12)
+    hand.step(1)
+    hand.settle()
+    np.testing.assert_allclose(mass(hand), before, rtol=0, atol=1e-12)
+    moved = np.abs(hand.cores[0].mass.values - first).max()
+    assert 0 < moved <= np.abs(parcel.values - first).max() + 1e-12, "it gave half, so it moved by what was taken off"
+
+
+def test_a_refused_parcel_comes_back_as_it_was_sent() -> None:
+    hand = Hand(random(0), random(1), turns=[ONE_WAY], compress="int4", weight_cap=1.01)
+    before = mass(hand)
+    hand.step(0)
+    hand.settle()
+    assert len(hand.cores[0].outbox) == 0
+    assert sum(hand.cores[0].mass.weights) + sum(pile.weight for pile in hand.cores[0].inbox) == pytest.approx(1)
+    np.testing.assert_allclose(mass(hand), before, rtol=0, atol=1e-12)
+
+
+def test_bytes_on_the_wire_are_those_of_the_format() -> None:
+    for codec, expected in (("none", 8 * COUNT), ("bf16", 2 * COUNT), ("int8", COUNT + 3 * 4), ("int4", 300 + 10 * 4)):
+        hand = Hand(random(0), random(1), turns=[ONE_WAY], compress=codec)
+        hand.step(0)
+        (send,) = [one for one in hand.post if len(one.frames) == 2]
+        assert len(send.frames[1]) == expected, codec
+
+
+@pytest.mark.parametrize("algorithm", ["sgp", "osgp", "adpsgd", "easgd", "gossip-push", "gossip-pull"])
+@pytest.mark.parametrize("codec", ["int8", "int4"])
+def test_mass_is_conserved_in_bad_weather(algorithm: str, codec: str) -> None:
+    for seed in range(3):
+        scenario = Scenario(
+            peers=6,
+            steps=60,
+            topology="epidemic" if algorithm.startswith("gossip") else "one-peer-exponential",
+            algorithm=algorithm,
+            seed=seed,
+            size=96,
+            shards=2,
+            loss=0.1,
+            duplicate=0.1,
+            delay=(0.01, 0.2),
+            stragglers=(parse_straggler("2=4x"),),
+            settings=Settings(compress=codec),
+        )
+        result = simulate(scenario)  # raises where mass is not conserved
+        assert result.weight_total == pytest.approx(6)
+        assert result.disagreement < 0.2
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"codec": "int8"}, Reason.DTYPE),  # not as it is spelled
+        ({"codec": "topk:share=0.01,values=plain"}, Reason.DTYPE),  # a codec that cannot carry mass
+        ({"codec": "int8:block=1000000000"}, Reason.DTYPE),  # memory of ours, at its word
+        ({"codec": "nonsense"}, Reason.DTYPE),
+        ({"codec": 7}, Reason.DTYPE),
+        ({"codec": None}, Reason.DTYPE),
+        ({"dtype": "float32"}, Reason.DTYPE),
+        ({"length": 5}, Reason.SHAPE),
+        ({"body": b"\x00" * 5}, Reason.TRUNCATED),
+        ({"body": b"", "length": 0}, Reason.TRUNCATED),
+        ({"shard": 3}, Reason.SHAPE),
+        ({"scale": float("nan")}, None),
+        ({"scale": float("inf")}, None),
+    ],
+    ids=repr,
+)
+def test_a_lie_about_a_codec_is_rejected(change: dict[str, Any], reason: Reason | None) -> None:
+    wire = Codec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
+    codec = codecs.get("int8")
+    body = bytearray(codec.encode(random(2)))
+    if "scale" in change:
+        body[:4] = np.float32(change["scale"]).tobytes()
+    body = change.get("body", bytes(body))
+    told = {"shard": 0, "dtype": "float64", "length": len(body), "codec": codecs.spell(codec), **change}
+    fields = [
+        VERSION,
+        "run",
+        0,
+        7,
+        0,
+        1,
+        0,
+        5,
+        6,
+        told["shard"],
+        0.5,
+        0.0,
+        told["dtype"],
+        told["length"],
+        told["codec"],
+    ]
+    with pytest.raises(Rejected) as caught:
+        wire.decode(sealed(fields, bytes(body)))
+    assert caught.value.origin == 7
+    if reason is not None:
+        assert caught.value.reason is reason
+
+
+def test_the_same_without_a_lie_is_taken() -> None:
+    wire = Codec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
+    codec = codecs.get("int8")
+    body = bytes(codec.encode(random(2)))
+    told = wire.decode(
+        sealed([VERSION, "run", 0, 7, 0, 1, 0, 5, 6, 0, 0.5, 0.0, "float64", len(body), codecs.spell(codec)], body)
+    )
+    assert isinstance(told, Parcel)
+    assert told.origin == Address(7, 0)
+    assert np.abs(told.values - random(2)).max() < 0.02
+
+
+@pytest.mark.parametrize("name", ["sign", "topk", "terngrad", "qsgd", "adacomp"])
+def test_what_cannot_carry_mass_is_refused_with_what_can(name: str) -> None:
+    with pytest.raises(SettingsError, match=rf"{name} cannot carry mass.*Use bf16, fp16, int4, int8, none or auto"):
+        check_codec(name)
+    with pytest.raises(SettingsError, match="cannot carry mass"):
+        Hand(random(0), random(1), turns=[ONE_WAY], compress=name)
+
+
+class Link:
+    """A link of a rate, and a peer that pushes a model over it once per step."""
+
+    def __init__(self, rate: float, compute: float, share: float = 1.0) -> None:
+        self.coding = Coding(AUTO, share, Layout.uniform(1 << 20, 8, np.float32))
+        self._rate, self._compute, self._now = rate, compute, 0.0
+
+    def run(self, steps: int) -> list[str]:
+        said = []
+        for _ in range(steps):
+            began = self._now
+            for shard in range(max(1, round(self.coding.share * 8))):
+                nbytes = self.coding.nbytes(shard)
+                self.coding.busy(True, self._now)
+                self._now += nbytes / self._rate
+                self.coding.answered(nbytes)
+                self.coding.busy(False, self._now)
+            self._now = max(self._now, began + self._compute)
+            choice = self.coding.step(self._compute, 1)
+            if choice is not None:
+                said.append(str(choice))
+        return said
+
+
+@pytest.mark.parametrize(
+    ("rate", "chosen"),
+    [
+        (100e6, ["none"]),  # 4 MiB in 0.04 s
+        (8e6, ["bf16"]),  # 0.26 s for 2 MiB
+        (3e6, []),  # int8, as it began: 0.36 s
+        (1.3e6, ["int8, 25% of the shards per step"]),
+        (1e4, ["int8, 6% of the shards per step"]),  # no less than a sixteenth
+    ],
+)
+def test_auto_takes_the_heaviest_that_the_link_carries_and_stays_with_it(rate: float, chosen: list[str]) -> None:
+    assert Link(rate, 0.5).run(200) == chosen
+
+
+def test_auto_follows_a_link_that_changes() -> None:
+    link = Link(100e6, 0.5)
+    assert link.run(40) == ["none"]
+    link._rate = 3e6
+    assert link.run(40)[-1] == "int8"  # by way of bf16, where the change falls between two looks
+    link._rate = 100e6
+    assert link.run(40) == ["none"]
+
+
+def test_auto_keeps_to_the_share_that_it_was_given() -> None:
+    link = Link(1e9, 0.5, share=0.5)
+    assert link.run(40) == ["none, 50% of the shards per step"]
