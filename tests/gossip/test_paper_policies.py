@@ -1,0 +1,149 @@
+"""gossip-push, gossip-pull and easgd against their rules in dense float64, on quadratics; and what they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hand_swarm import Hand, Turn
+
+from gossip import policies
+from gossip.errors import SettingsError
+from topologies import parse
+
+N, SIZE, STEPS, RATE = 4, 5, 50, 0.05
+#: Two turns, uneven on purpose: somebody is met twice, somebody not at all. Nobody pushes to one whom it answers at the
+#: same boundary: there is at most one parcel of a shard on its way between two.
+TURNS: list[Turn] = [
+    {0: {1: 0.5}, 1: {2: 0.5}, 2: {3: 0.25}, 3: {0: 0.5}},
+    {0: {2: 0.5}, 1: {2: 0.5}, 2: {3: 0.5}, 3: {0: 0.25, 1: 0.25}},
+]
+
+
+def gradient(rank: int, z: np.ndarray) -> np.ndarray:
+    generator = np.random.default_rng([3, rank])
+    a, b = generator.normal(size=(SIZE, SIZE)) / 2, generator.normal(size=SIZE)
+    return a.T @ (a @ z - b)
+
+
+def start() -> list[np.ndarray]:
+    return [np.random.default_rng([5, rank]).normal(size=SIZE) for rank in range(N)]
+
+
+@dataclass
+class Dense:
+    """One peer of the reference: what it holds, what has arrived, and what it was asked for."""
+
+    z: np.ndarray
+    w: float = 1.0
+    box: list[tuple[float, np.ndarray, int, float]] = field(default_factory=list)  # weight, values, asker, fraction
+    asks: dict[int, float] = field(default_factory=dict)
+
+    def give(self, part: float) -> tuple[float, np.ndarray]:
+        weight = part * self.w
+        self.w -= weight
+        return weight, self.z.copy()
+
+    def merge(self) -> None:
+        for weight, values, _, _ in self.box:
+            self.z = (self.w * self.z + weight * values) / (self.w + weight)
+            self.w += weight
+        self.box = []
+
+
+def reference(kind: str, tau: int, alpha: float = 0.0) -> list[list[np.ndarray]]:
+    """Let the peers step one after the other, each letter arriving before the next one steps."""
+    peers = [Dense(z) for z in start()]
+    trace = []
+    for step in range(1, STEPS + 1):
+        for rank, peer in enumerate(peers):
+            peer.z = peer.z - RATE * gradient(rank, peer.z)
+            # At a boundary: first what others asked for is given, of what was held before anything is merged.
+            for asker, fraction in peer.asks.items():
+                peers[asker].box.append((*peer.give(fraction), -1, 0.0))
+            peer.asks = {}
+            for _, _, asker, fraction in peer.box:
+                if asker >= 0:
+                    peers[asker].box.append((*peer.give(fraction), -1, 0.0))
+            peer.merge()
+            if step % tau:
+                continue
+            edges = TURNS[(step // tau - 1) % len(TURNS)].get(rank, {})
+            held = peer.w
+            for other, part in edges.items():
+                fraction = alpha or part
+                if kind == "gossip-pull":
+                    peers[other].asks[rank] = fraction
+                    continue
+                peer.w -= fraction * held
+                asker = rank if kind == "easgd" else -1
+                peers[other].box.append((fraction * held, peer.z.copy(), asker, fraction))
+        trace.append([peer.z.copy() for peer in peers])
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "tau", "alpha"),
+    [
+        ("gossip-push", "gossip-push", 1, 0.0),
+        ("gossip-push", "gossip-push:tau=3", 3, 0.0),
+        ("gossip-pull", "gossip-pull", 1, 0.0),
+        ("gossip-pull", "gossip-pull:tau=2", 2, 0.0),
+        ("easgd", "easgd:alpha=0.25", 1, 0.25),
+        ("easgd", "easgd:alpha=0.1,tau=2", 2, 0.1),
+    ],
+)
+def test_each_is_its_rule_in_dense_float64(kind: str, algorithm: str, tau: int, alpha: float) -> None:
+    hand = Hand(*start(), turns=TURNS, algorithm=algorithm, weight_floor=0.0, weight_cap=1e5)
+    for step, expected in enumerate(reference(kind, tau, alpha)):
+        hand.now += 1.0
+        for rank, core in enumerate(hand.cores):
+            core.mass.values[:] -= RATE * gradient(rank, core.mass.values)
+            hand.step(rank)
+            hand.settle()
+        for core, z in zip(hand.cores, expected, strict=True):
+            np.testing.assert_allclose(core.mass.values, z, rtol=1e-9, atol=1e-11, err_msg=f"step {step}")
+    total = sum(core.mass.weights[0] + core.inbox.weight(0) for core in hand.cores)
+    assert total == pytest.approx(N, abs=1e-12)
+
+
+def test_a_pull_that_is_lost_costs_nothing() -> None:
+    hand = Hand(1.0, 2.0, turns=[{0: {1: 0.5}}], algorithm="gossip-pull")
+    hand.step(0)
+    assert hand.lose() == 1
+    hand.step(1)
+    hand.settle()
+    assert [core.mass.weights for core in hand.cores] == [[1.0], [1.0]]
+
+
+def test_two_that_swap_alpha_are_drawn_to_each_other_by_it() -> None:
+    hand = Hand(0.0, 1.0, turns=[{0: {1: 0.2}}], algorithm="easgd:alpha=0.2")
+    hand.step(0)
+    hand.settle()
+    hand.step(1)
+    hand.settle()
+    hand.step(0)
+    assert hand.cores[0].mass.values[0] == pytest.approx(0.2)
+    assert hand.cores[1].mass.values[0] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        ("easgd:alpha=0", "alpha is the part of its mass that a peer swaps, up to 0.5, not 0"),
+        ("easgd:alpha=0.6", "up to 0.5, not 0.6"),
+        ("easgd:tau=0", "tau is the number of steps"),
+        ("gossip-push:tau=0", "tau is the number of steps from one push to the next, not 0"),
+        ("gossip-pull:tau=-1", "tau is the number of steps from one pull to the next, not -1"),
+    ],
+)
+def test_parameters_that_cannot_be_meant(algorithm: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        policies.parse(algorithm)
+
+
+def test_a_hub_with_more_neighbours_than_fractions_is_refused_with_what_to_say() -> None:
+    with pytest.raises(SettingsError, match=r"rank 0 has 7 neighbours.*say alpha below 0\.143"):
+        policies.parse("easgd").check(parse("star", 8))
+    policies.parse("easgd:alpha=0.1").check(parse("star", 8))
