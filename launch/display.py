@@ -21,7 +21,7 @@ __all__ = ["Display"]
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 #: The exit codes of those who ended when asked to: as a peer does it, and as any other program.
 _STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
-_COLUMNS = ("rank", "host", "state", "step", "loss", "samples/s", "lag", "peers", "MB/s", "weight", "apart")
+_COLUMNS = ("rank", "host", "state", "step", "loss", "samples/s", "lag", "peers", "MB/s", "weight", "apart", "sends")
 #: Seconds over which rates are taken.
 _WINDOW = 3.0
 
@@ -140,9 +140,12 @@ class Display:
                     "MB/s": rates and rates[1] / 1e6,
                     "weight": status.get("weight"),
                     "apart": status.get("disagreement"),
+                    "sends": status.get("sends"),
                 }
             )
-        return peer_table(_COLUMNS, rows, self._console.width)
+        # How parcels go out is only of interest where something is done about it.
+        shown = [name for name in _COLUMNS if name != "sends" or any(row["sends"] for row in rows)]
+        return peer_table(shown, rows, self._console.width)
 
 
 def how(code: int) -> str:

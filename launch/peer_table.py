@@ -27,7 +27,7 @@ _STYLES = {"dead": "red", "suspect": "yellow", "slow": "yellow", "left": "dim", 
 
 
 #: What is left out first where the terminal is narrow: half a number would be worse than none.
-_SPARE = ("apart", "weight", "peers", "MB/s", "endpoint", "host", "life", "samples/s", "lag")
+_SPARE = ("sends", "apart", "weight", "peers", "MB/s", "endpoint", "host", "life", "samples/s", "lag")
 _GAP = 2
 
 

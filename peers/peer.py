@@ -440,6 +440,8 @@ class Peer:
             status |= {"weight": self.weight, "bytes_sent": driver.bytes_sent, "bytes_received": driver.bytes_received}
             status["view"] = len(self.view)
             status["waited"] = self._waited
+            if self._engine.compressing != "none":
+                status["sends"] = self._engine.compressing
         if "loss" in self._logged:
             status["loss"] = float(self._logged["loss"])
         self._channel.tell(status=status)

@@ -174,6 +174,33 @@ def test_who_was_given_up_and_lives_comes_back_as_a_newcomer() -> None:
         assert len({(node.step, node.x.tobytes()) for node in swarm.nodes.values()}) == 1
 
 
+def test_the_parts_of_a_swarm_that_was_cut_become_one_again() -> None:
+    """Both gave each other up, so nobody's state is the group's; that of whoever has come furthest becomes it."""
+    adopted = 0
+    for seed in range(15):
+        swarm = Swarm(4, weather=Weather(seed=seed, delay=(0.001, 0.05)), seed=seed, rounds=25)
+        generator = np.random.default_rng([seed, 4])
+
+        def cut(rank: int, swarm: Swarm = swarm) -> None:
+            for other in {0, 1, 2, 3} - ({0, 1} if rank < 2 else {2, 3}):
+                swarm.see(rank, Address(other, 0), gone=True)
+
+        def heal(rank: int, swarm: Swarm = swarm) -> None:
+            node = swarm.nodes[rank]
+            node.me, node.members = Address(rank, 1), dict.fromkeys(range(4), 1)
+            swarm.work(node)
+
+        for rank in range(4):
+            swarm.at(float(generator.uniform(0.2, 0.4)), partial(cut, rank))
+            swarm.at(float(generator.uniform(1.0, 1.5)), partial(heal, rank))
+        swarm.run(lambda swarm=swarm: swarm.now > 0.9)
+        assert len({node.x.tobytes() for node in swarm.nodes.values()}) > 1, "they went apart"
+        swarm.run()
+        assert len({(node.step, node.x.tobytes()) for node in swarm.nodes.values()}) == 1
+        adopted += sum(len(node.adopted) for node in swarm.nodes.values())
+    assert adopted >= 15
+
+
 def test_of_founders_who_differ_the_one_that_has_come_furthest_counts() -> None:
     swarm = Swarm(0, rounds=9)
     for rank, step in enumerate((4, 7, 7)):
@@ -275,6 +302,32 @@ def test_a_part_for_another_group_or_of_another_round_is_not_taken() -> None:
         assert not list(one.work(me, members, 0.0))
     one.receive(Chunk(other, me, Subject.STATE, 5, enter.digest, 1, 0, state), me, members, 0.0)
     assert list(one.work(me, members, 0.0)) == [events.Synchronized(5, bytes(state))]
+
+
+def test_no_state_is_handed_out_while_the_trainer_makes_its_step() -> None:
+    me, other = Address(0, 0), Address(1, 1)
+    members = {0: 0, 1: 1}
+    one = Reduction(me, Pool(0), first=0.25, ceiling=1.0, early_bytes=1000)
+    one.handle(events.Synchronize(0, 7), 0.0)
+    (enter,) = one.work(me, members, 0.0)
+    assert isinstance(enter, Enter)
+    one.receive(Enter(other, me, enter.digest, 0, False, 0, False, False, 0, True), me, members, 0.0)
+    assert list(one.work(me, members, 0.0)) == [events.Synchronized(0, None)]
+    one.handle(events.Reduce(np.ones(3)), 0.0)
+    assert list(one.work(me, members, 0.0)) == [events.Reduced(0, 1, True)]
+    lack = Lack(other, me, Subject.STATE, 1, enter.digest, ((0, 0),))
+    one.receive(lack, me, members, 0.0)
+    assert not list(one.work(me, members, 0.0)), "it moves its values just now"
+    one.handle(events.Offer(1, b"half done"), 0.0)
+    assert not list(one.work(me, members, 0.0))
+    one.handle(events.Synchronize(1), 0.0)
+    list(one.work(me, members, 0.0))
+    one.receive(lack, me, members, 0.0)
+    assert list(one.work(me, members, 0.0)) == [events.StateWanted(1)]
+    one.handle(events.Offer(1, b"whole"), 0.0)
+    (chunk,) = one.work(me, members, 0.0)
+    assert isinstance(chunk, Chunk)
+    assert bytes(chunk.values) == b"whole"
 
 
 def test_memory_of_what_comes_early_is_bounded() -> None:
