@@ -4,13 +4,13 @@
 
 The hosts are network namespaces on one bridge, with ``tc tbf`` on both ends of each link. Computing is a sleep. One run
 has osgp, adpsgd, sgp, osgp with a quarter of the shards per step and with ``--compress auto``, and gloo's all-reduce by
-torch's DistributedDataParallel, without and with one peer that is 4 times slower. Nothing is encrypted, as in gloo. Figures
-are the mean of the other seven peers, in seconds per step.
+torch's DistributedDataParallel, without and with one peer that is 4 times slower. Nothing is encrypted, as in gloo.
+Figures are the mean of the other seven peers, in seconds per step.
 
 One push of all parameters takes 1.05 s of link time, all-reduce 1.83 s. Bars: osgp takes at most 1.15 s per step, and
-with compression at most 1.05 times the computing. A peer
-that holds too little weight, or whose last parcel is still on its way, leaves a push out: *pushed* is how much of the
-parameters was sent per step, and a step time below the link time is only had by pushing less than all.
+with compression at most 1.05 times the computing. A peer that holds too little weight, or whose last parcel is still
+on its way, leaves a push out: *pushed* is how much of the parameters was sent per step, and a step time below the link
+time is only had by pushing less than all.
 """
 
 from __future__ import annotations

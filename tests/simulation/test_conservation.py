@@ -83,7 +83,7 @@ def take_back_and_forget(monkeypatch: pytest.MonkeyPatch) -> None:
 def keep_mass_when_reborn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Come back from a false death with all one held, which the others have taken back in part."""
 
-    def reincarnate(self: Core, incarnation: int, now: float) -> None:
+    def reincarnate(self: Core, incarnation: int, _: float) -> None:
         self.me = Address(self.me.rank, incarnation)
         self.view.admit(self.me)
 
