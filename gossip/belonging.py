@@ -180,14 +180,19 @@ class Belonging(Traffic):
     def _go_on_leaving(self, farewell: Farewell, now: float) -> None:
         for address in farewell.to_tell(now):
             self._send(Bye(self.me, address))
-        stay = [self.view.address(rank) for rank in self.view.members if rank != self.me.rank]
-        heirs = [address for address in stay if farewell.has_settled(address)]
-        for shard in range(self.mass.layout.shards):
-            held = self.mass.weights[shard] > 0 or self.inbox.weight(shard) > 0
-            if held and heirs and not self.outbox.weight(shard):
+        if not farewell.settled:
+            return
+        heirs = [self.view.address(rank) for rank in self.view.members if rank != self.me.rank]
+        left = [shard for shard in range(self.mass.layout.shards) if self._has_to_give(farewell, shard)]
+        for shard in left if heirs else ():
+            if not self.outbox.weight(shard):
                 self._bequeath(farewell, shard, heirs, now)
-        if farewell.settled and not len(self.outbox) and (not stay or not self._held()):
+        if not len(self.outbox) and not (heirs and any(self._has_to_give(farewell, shard) for shard in left)):
             self._depart(now)
+
+    def _has_to_give(self, farewell: Farewell, shard: int) -> bool:
+        held = self.mass.weights[shard] > 0 and shard not in farewell.worthless
+        return held or self.inbox.weight(shard) > 0
 
     def _bequeath(self, farewell: Farewell, shard: int, heirs: Sequence[Address], now: float) -> None:
         """Offer mass of a shard to one of those who stay: what we hold, then what we have not merged, pile by pile."""
@@ -195,14 +200,16 @@ class Belonging(Traffic):
         if heir is None or self.view.fenced(heir) or not self._has_budget(heir, shard):
             return
         weight, turn = self.mass.weights[shard], self.turns[shard]
-        if weight > 0:
+        if weight > 0 and shard not in farewell.worthless:
             snapshot = self._snapshot(shard, whole=True)  # what rounding took off would stay with nobody
-            self.mass.weights[shard] = 0.0
-            if snapshot is not None:  # otherwise it is not finite, and nobody would take it
+            if snapshot is None:
+                farewell.worthless.add(shard)
+            else:
+                self.mass.weights[shard] = 0.0
                 self._post(heir, shard, turn, weight, snapshot, 0.0, now)
         elif (pile := self.inbox.take(shard)) is not None:
             self._post(heir, shard, turn, pile.weight, Snapshot(pile.values, inspect(pile.values).seal), 0.0, now)
-        if not self.mass.weights[shard] and not self.inbox.weight(shard):
+        if not self._has_to_give(farewell, shard):
             farewell.given(shard)
 
     def _depart(self, now: float) -> None:

@@ -2,11 +2,11 @@
 
     1. `Bye` goes to all members, again and again, until each says `Settled`. Whoever hears it plans without this peer,
        pushes nothing more to it, and says so once all that it had sent is answered. What still comes is refused.
-    2. All that is held of each shard goes to one of those who have settled and stay; if it refuses, to the next.
-    3. All have settled, nothing is held, nothing on its way: the peer is gone.
+    2. When all have settled, all that is held of each shard goes to one of those who stay; if it refuses, to the next.
+    3. Nothing held, nothing on its way: the peer is gone.
 
-Were it to go before all have settled a lost answer would double mass: told that we left, its sender would take back a
-parcel that we have booked and passed on.
+Were anything passed on before all have settled, and we had to go at once, a lost answer would double mass: told that we
+left, its sender would take back a parcel that we have booked and passed on. What cannot be passed on is written off.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Farewell:
         self._refusals = [0] * shards
         self._again_at = [-float("inf")] * shards
         self._paused: set[int] = set()
+        #: Shards that hold NaN or infinity: nobody would take them, so they are written off.
+        self.worthless: set[int] = set()
 
     @property
     def deadline(self) -> float | None:
@@ -42,10 +44,6 @@ class Farewell:
     def settled(self) -> bool:
         """Whether everybody knows, and nothing is on its way to us."""
         return not self._unsettled
-
-    def has_settled(self, address: Address) -> bool:
-        """Whether this one knows that we leave, and has nothing on its way to us."""
-        return address not in self._unsettled
 
     def to_tell(self, now: float) -> list[Address]:
         """Return who is to be told, for the first time or again."""

@@ -8,8 +8,9 @@ Writing never stops training: when the disk is full it is said once, and the rec
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,7 +59,7 @@ class Records:
         """Write the line of a step."""
         if self._metrics is not None:
             with self._guard():
-                self._metrics.write(json.dumps({"time": self._time(), **values}, default=float) + "\n")
+                self._metrics.write(_line({"time": self._time(), **values}, float) + "\n")
                 if self._tensorboard is not None:
                     self._tensorboard.step(self._time(), values)
 
@@ -66,14 +67,14 @@ class Records:
         """Write the line of something that does not happen at every step."""
         if self._events is not None:
             with self._guard():
-                self._events.write(json.dumps({"time": self._time(), **values}, default=str) + "\n")
+                self._events.write(_line({"time": self._time(), **values}, str) + "\n")
 
     def summary(self, **values: Any) -> None:
         """Write how it ended, whole or not at all."""
         if self.directory is not None and self._metrics is not None:
             with self._guard():
                 temporary = self.directory / "summary.json.tmp"
-                temporary.write_text(json.dumps(values, indent=2, default=float) + "\n", encoding="utf-8")
+                temporary.write_text(_line(values, float, indent=2) + "\n", encoding="utf-8")
                 temporary.replace(self.directory / "summary.json")
 
     def close(self) -> None:
@@ -96,6 +97,16 @@ class Records:
     def _give_up(self, error: OSError) -> None:
         self._metrics = self._events = self._tensorboard = None
         self._tell(f"nothing more is recorded in {self.directory}: {error.strerror or error}")
+
+
+def _line(values: Mapping[str, Any], default: Callable[[Any], Any], indent: int | None = None) -> str:
+    """Return JSON, which knows neither NaN nor infinity: they become null."""
+    plain = {name: _finite(value) for name, value in values.items()}
+    return json.dumps(plain, default=lambda value: _finite(default(value)), indent=indent)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _opened(path: Path, append: bool) -> IO[str]:

@@ -1,4 +1,4 @@
-"""The fault matrix: every row's bars hold. A handful of rows, of less training, is in every run of the tests.
+"""The fault matrix: every row's bars hold. Two rows, of less training, are in every run of the tests.
 
 `make chaos` runs all of them, with a table; so does ``pytest -m chaos tests/chaos``, one by one.
 """
@@ -16,7 +16,8 @@ from benchmarks.chaos.matrix import ROWS
 from benchmarks.chaos.outcome import Outcome
 from benchmarks.chaos.rows import Result, reference, run_row
 
-QUICK_ROWS = ["kill-one", "kill-first", "nan", "checkpoint-truncated", "wrong-key"]
+#: Those that wait for no death and no second start, which takes too long for every run of the tests.
+QUICK_ROWS = ["nan", "wrong-key"]
 ROOT = os.geteuid() == 0
 
 
@@ -32,7 +33,7 @@ def full() -> Iterator[tuple[Session, Outcome]]:
 
 
 def test_quick_rows_hold() -> None:
-    """All at once, in one session: for most of their time they wait, for a death to be declared."""
+    """Both at once, in one session."""
     possible = [name for name in QUICK_ROWS if ROOT or not ROWS[name].root]
     with Session(QUICK) as session, ThreadPoolExecutor(len(possible)) as pool:
         results = list(pool.map(lambda name: run_row(session, name, None), possible))

@@ -29,10 +29,9 @@ def test_everybody_is_told_at_once_and_again_until_it_answers() -> None:
 def test_who_is_gone_itself_is_waited_for_no_more() -> None:
     farewell = Farewell([ONE, TWO], shards=1, every=0.5)
     farewell.settle(Address(1, 7))  # another life of the same rank has not settled anything of this one
-    assert not farewell.has_settled(ONE)
-    farewell.forget(1)
-    assert farewell.has_settled(ONE)
     farewell.settle(TWO)
+    assert not farewell.settled
+    farewell.forget(1)
     assert farewell.settled
 
 
@@ -169,3 +168,30 @@ def test_who_left_does_not_come_back_by_an_old_letter() -> None:
     hand.tell(0, Bye(ONE, Address(0, 0)))
     hand.tell(0, Ack(ONE, Address(0, 0), 0))
     assert hand.cores[0].view.members == {0: 0, 2: 0}
+
+
+def test_what_is_not_finite_is_written_off_and_said_to_be() -> None:
+    hand = Hand(float("nan"), 3.0, 5.0, turns=[CIRCLE])
+    hand.feed(0, events.Leave())
+    (left,) = only(hand.settle(), events.Left)
+    assert left.written_off == 1
+    assert [core.mass.weights for core in hand.cores[1:]] == [[1.0], [1.0]]
+
+
+def test_who_has_to_go_before_all_have_settled_doubles_nothing() -> None:
+    hand = Hand(1.0, 3.0, 5.0, turns=[CIRCLE], algorithm="osgp")
+    hand.step(0)
+    hand.deliver(Parcel)  # 1 has booked half of 0's mass
+    hand.lose(Ack)  # 0 does not know
+    hand.feed(1, events.Leave())
+    (bye,) = [send for send in hand.post if isinstance(hand.read(send), Bye) and send.to.rank == 2]
+    hand.post = [bye]
+    hand.deliver()  # 2 hears that 1 leaves, 0 does not
+    hand.deliver(Settled)
+    assert hand.parcels() == [], "2 may not have it yet: 0 may take back what is in it"
+    (left,) = only(hand.feed(1, events.Leave(at_once=True)), events.Left)  # its time is over
+    hand.lose()
+    hand.feed(0, events.PeerDied(Address(1, 0)))
+    held = [core.mass.weights[0] + core.inbox.weight(0) for core in (hand.cores[0], hand.cores[2])]
+    assert held == [1.0, 1.0]
+    assert left.written_off == 1.5, "with half of what 0 has back, as with any that dies"

@@ -331,7 +331,6 @@ def test_a_straggler_is_slow_and_never_suspect_and_nobody_waits_for_it(seed: int
 def forget_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave before the others have heard what became of their parcels, which they then take back."""
     monkeypatch.setattr(farewell.Farewell, "settled", property(lambda _: True))
-    monkeypatch.setattr(farewell.Farewell, "has_settled", lambda *_: True)
 
 
 def drop_the_inheritance(monkeypatch: pytest.MonkeyPatch) -> None:
