@@ -149,11 +149,12 @@ class Belonging(Traffic):
 
     # Leaving
 
-    def _let_go(self, address: Address) -> None:
-        """Plan without a peer that leaves; what it holds will be the others'."""
+    def _let_go(self, address: Address, hands_over: bool) -> None:
+        """Plan without a peer that leaves; what it holds will be the others', or nobody's."""
         if self.view.incarnation(address.rank) == address.incarnation:
             self.view.leave(address)
-            self._fair *= (len(self.view.members) + 1) / len(self.view.members)
+            if hands_over:
+                self._fair *= (len(self.view.members) + 1) / len(self.view.members)
             self._waiting.forget(address.rank)
             self._backoff.forget(address.rank)
         self._settle(address)
@@ -168,9 +169,9 @@ class Belonging(Traffic):
             self.mass.weights = [0.0] * self.mass.layout.shards  # nobody is to have it
         # The values that one without a state started with are nobody's: they must not be handed on.
         if at_once or self._stateless or self.exchange is not None:
-            self._go_on_leaving(self._farewell, now)
-            if self._farewell is not None:
-                self._depart(now)
+            for address in self._farewell.to_tell(now):
+                self._send(Bye(self.me, address, hands_over=False))
+            self._depart(now)
 
     def _new_farewell(self) -> Farewell:
         others = [self.view.address(rank) for rank in self.view.members if rank != self.me.rank]

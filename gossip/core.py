@@ -320,7 +320,7 @@ class Core(Belonging):
             self._emit(events.Heard(origin, message.body))
             return
         if isinstance(message, Bye):
-            self._let_go(origin)
+            self._let_go(origin, message.hands_over)
             return
         if destination.incarnation != self.me.incarnation:
             if isinstance(message, Parcel) and destination.incarnation < self.me.incarnation:

@@ -161,6 +161,8 @@ class Bye:
 
     origin: Address
     destination: Address
+    #: Whether it hands its mass over; otherwise it goes at once, and that is written off.
+    hands_over: bool = True
 
 
 @dataclass(frozen=True)

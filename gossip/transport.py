@@ -362,12 +362,16 @@ class ZmqTransport:
         one.setsockopt(zmq.RCVHWM, self._RECEIVE_QUEUE)
         # Who is refused at the handshake hears nothing more, gives up after this, and comes again.
         one.setsockopt(zmq.HANDSHAKE_IVL, _milliseconds(self._link.handshake))
-        one.setsockopt(zmq.HEARTBEAT_IVL, _milliseconds(self._link.heartbeat))
-        one.setsockopt(zmq.HEARTBEAT_TIMEOUT, _milliseconds(self._link.heartbeat_timeout))
 
     def _connected(self, rank: int, endpoint: Endpoint, key: bytes | None) -> zmq.Socket[bytes]:
         outlet = self._context.socket(zmq.PUSH)
         self._set_up(outlet)
+        # Only here. Were the inlet to send heartbeats, and its queue full, and the other side gone, ZeroMQ would end
+        # the process: it asserts that nothing is sent over a connection that has failed, and a heartbeat is. That
+        # happens to a process that was stopped and wakes up. The other side ends what it hears nothing of (TTL).
+        outlet.setsockopt(zmq.HEARTBEAT_IVL, _milliseconds(self._link.heartbeat))
+        outlet.setsockopt(zmq.HEARTBEAT_TIMEOUT, _milliseconds(self._link.heartbeat_timeout))
+        outlet.setsockopt(zmq.HEARTBEAT_TTL, _milliseconds(self._link.heartbeat_timeout))
         outlet.setsockopt(zmq.IPV6, True)
         outlet.setsockopt(zmq.IMMEDIATE, 1)
         outlet.setsockopt(zmq.RECONNECT_IVL, _milliseconds(self._link.reconnect_first))

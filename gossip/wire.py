@@ -15,7 +15,7 @@
     pull      ... turn, shard, fraction
     hello     ... nothing more
     fence     ... nothing more
-    bye       ... nothing more
+    bye       ... whether mass is handed over
     settled   ... nothing more
     news      ... length of the updates in bytes; the body is them, then what is for the layers above
     roll      ... nothing more; the body is `gossip.membership`'s
@@ -117,7 +117,7 @@ _FIELDS = {
     _PASS: _COMMON + 2,
     _HELLO: _COMMON,
     _FENCE: _COMMON,
-    _BYE: _COMMON,
+    _BYE: _COMMON + 1,
     _NEWS: _COMMON + 1,
     _WANT: _COMMON + 1,
     _PIECE: _COMMON + 5,
@@ -188,6 +188,8 @@ class Codec:
             return _sealed(common, memoryview(message.body))
         if isinstance(message, Look):
             return _sealed(common, memoryview(f"{message.endpoint} {message.key}".encode()))
+        if isinstance(message, Bye):
+            return _sealed([*common, message.hands_over])
         if isinstance(message, Want):
             return _sealed([*common, message.piece])
         if isinstance(message, Ack | Refusal):
@@ -229,6 +231,10 @@ class Codec:
             return _look(origin, destination, _words(origin.rank, body, seal))
         if kind == _SHOWN:
             return Shown(origin, destination, _words(origin.rank, body, seal, SHOWN_LIMIT))
+        if kind == _BYE:
+            if type(fields[7]) is not bool:
+                raise Rejected(Reason.MALFORMED, f"a goodbye that says {fields[7]!r:.40}", origin.rank)
+            return Bye(origin, destination, fields[7])
         if kind == _WANT:
             return Want(origin, destination, _count(fields[7], "piece", origin.rank))
         if kind == _PIECE:
@@ -354,10 +360,9 @@ _KINDS: dict[type, int] = {
     Lack: _LACK,
     Chunk: _CHUNK,
 }
-_BARE: dict[int, type[Hello] | type[Fence] | type[Bye] | type[Settled]] = {
+_BARE: dict[int, type[Hello] | type[Fence] | type[Settled]] = {
     _HELLO: Hello,
     _FENCE: Fence,
-    _BYE: Bye,
     _SETTLED: Settled,
 }
 

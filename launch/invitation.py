@@ -71,6 +71,8 @@ def found(where: str, name: str, file: Path | None = None) -> Invitation:
     """
     if Path(where).is_dir():
         return read_invitation(file or Path(where) / name)
+    if ":" not in where:
+        raise CommandError(f"there is no directory {where}, and it is no host:port either")
     endpoint = str(Endpoint.parse(where))
     if file is None:
         return Invitation({endpoint: ""})

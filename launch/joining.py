@@ -9,6 +9,7 @@ from typing import Any
 
 from gossip.endpoint import Endpoint
 from gossip.faults import Faults
+from gossip.membership.table import MEMBERS_LIMIT
 from gossip.routes import route_to
 from gossip.transport import new_keys
 from gossip.version import __version__
@@ -54,6 +55,10 @@ def _plan(args: argparse.Namespace, picture: dict[str, Any], invitation: Invitat
     left = [member["rank"] for member in members if member["membership"] == "left"]
     rank = args.rank if args.rank is not None else min(left, default=max(taken) + 1)
     living = [member for member in members if member["membership"] not in ("dead", "left")]
+    if not 0 <= rank < MEMBERS_LIMIT:
+        raise CommandError(f"--rank {rank}: ranks are 0 to {MEMBERS_LIMIT - 1}")
+    if rank in taken and taken[rank]["membership"] == "suspect":
+        raise CommandError(f"rank {rank} does not answer, but is not held for dead yet: try again in some seconds")
     if any(member["rank"] == rank for member in living):
         raise CommandError(f"rank {rank} is taken: {taken[rank]['endpoint']} has it; leave --rank out for a free one")
     # The one that answered first: it is known to be there. Then the others, should it die meanwhile.
@@ -81,20 +86,21 @@ def _plan(args: argparse.Namespace, picture: dict[str, Any], invitation: Invitat
         program(args.script, args.arguments, args.module),
         (Seat(rank, 0, LOCAL),),
         common,
-        _run_dir(args, rank).absolute(),
+        _run_dir(args, rank, known=rank in taken).absolute(),
         restarts=args.restart,
         swarm=setup["world_size"],
         insecure=setup["insecure"],
     )
 
 
-def _run_dir(args: argparse.Namespace, rank: int) -> Path:
+def _run_dir(args: argparse.Namespace, rank: int, *, known: bool) -> Path:
     if args.run_dir is not None:
         run_dir: Path = args.run_dir
     elif Path(args.where).is_dir():
         run_dir = Path(args.where)
     else:
         return Path(time.strftime(f"runs/%Y%m%d-%H%M%S-joined-{rank}"))
-    if (run_dir / f"rank-{rank}").exists():
-        raise CommandError(f"{run_dir / f'rank-{rank}'} is another peer's: say another --run-dir")
+    # One that takes the place of a dead one, or of one that left, goes on in its records: they have its life in them.
+    if not known and (run_dir / f"rank-{rank}").exists():
+        raise CommandError(f"{run_dir / f'rank-{rank}'} is a peer's of another run: say another --run-dir")
     return run_dir

@@ -116,8 +116,8 @@ class Chronicle:
             self._note(
                 event="rejected", reason=reason.value, origin=effect.origin, count=count, text=effect.detail[:200]
             )
-        # What is late for a former life is to be expected when a peer comes back.
-        if effect.log and reason is not Reason.STALE:
+        # What is late for a former life, or early from one that we have not heard of yet, is to be expected.
+        if effect.log and reason not in (Reason.STALE, Reason.STRANGER):
             self._tell(f"thrown away, {count} so far: {reason.value} from {effect.origin}: {effect.detail}")
 
     def _reincarnated(self, incarnation: int, weight: float) -> None:

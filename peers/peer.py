@@ -465,7 +465,7 @@ class Peer:
             self._final_weight = self.weight
             if how == "finished" and isinstance(self._stepping, Collective):
                 self._stepping.close()
-            self._engine.close(_FLUSH if how == "finished" else 0.0)
+            self._engine.close(_FLUSH)
         if self._metrics is not None:
             self._metrics.close()
         if self._saving is not None:

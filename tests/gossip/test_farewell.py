@@ -195,3 +195,16 @@ def test_who_has_to_go_before_all_have_settled_doubles_nothing() -> None:
     held = [core.mass.weights[0] + core.inbox.weight(0) for core in (hand.cores[0], hand.cores[2])]
     assert held == [1.0, 1.0]
     assert left.written_off == 1.5, "with half of what 0 has back, as with any that dies"
+
+
+def test_who_goes_without_handing_over_makes_nobody_keep_more() -> None:
+    """Or the floor would rise with each that is interrupted, until nobody has enough to push."""
+    hand = Hand(*[1.0] * 8, turns=[{0: {1: 0.5}, 1: {0: 0.5}}], algorithm="gossip-push")
+    for rank in range(2, 8):
+        for other in range(8):
+            if other != rank:
+                hand.tell(other, Bye(Address(rank, 0), Address(other, 0), hands_over=False))
+    hand.lose()
+    hand.step(0)
+    (parcel,) = hand.parcels()
+    assert parcel.weight == 0.5

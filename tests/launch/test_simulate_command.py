@@ -151,7 +151,7 @@ def test_a_picture_marks_what_happened(capsys: Capture) -> None:
     [
         (["--topology", "rign"], "did you mean ring"),
         (["--topology", "hypercube", "--peers", "6"], "n = 4 and 8"),
-        (["--algorithm", "sgd"], "no algorithm is called 'sgd'; did you mean dpsgd or sgp"),
+        (["--algorithm", "sgd"], "no algorithm is called 'sgd'; did you mean easgd or dpsgd or ssd"),
         (["--algorithm", "osgp:tau=x"], "osgp: tau takes an integer, not 'x'"),
         (["--algorithm", "dpsgd", "--topology", "ring"], "use a symmetric topology such as base"),
         (["--kill", "3"], "argument --kill: '3' should read RANK@MOMENT"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from swarms import LONGEST, Meeting, swarm, together
-from test_averaging import SIZE, attached, descend, problem, quick
+from test_gradient_averaging import SIZE, attached, descend, problem, quick
 
 from gossip import presets
 from peers import Peer

@@ -49,7 +49,7 @@ def test_a_launched_swarm_ends_with_the_same_bits(tmp_path: Path) -> None:
     assert first["disagreement"] == 0.0
     assert set().union(*(one["seen"] for one in (first, *others))) == set(range(96))
     for other in others:
-        assert other["step"] == first["step"]
+        assert abs(other["step"] - first["step"]) <= 1, "who is out of data is not waited for"
         for name, value in first["model"].items():
             if not name.endswith("num_batches_tracked"):
                 assert other["model"][name] == value, name
