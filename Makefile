@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOG    := $(VENV)/setup.log
 
-.PHONY: help demo test check format bench chaos clean
+.PHONY: help demo test slow check format bench chaos clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -26,8 +26,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## see it work
 	@$(BIN)/python -m launch.demo
 
-test: $(READY) ## run all tests
+test: $(READY) ## run the tests
 	$(BIN)/python -m pytest
+
+slow: $(READY) ## run the slow ones: more seeds, peers and messages of the same
+	$(BIN)/python -m pytest -m 'slow and not chaos'
 
 check: $(READY) ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -19,7 +19,6 @@ def test_the_demo_is_a_valid_launch(tmp_path: Path) -> None:
     assert [kill.rank for kill in faults.kills] == [restart.rank for restart in faults.restarts] == [1]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_the_demo_survives_what_it_injects() -> None:
     done = subprocess.run(

@@ -29,7 +29,7 @@ def worst_case(n: int, algorithm: str, topology: str, seed: int = 0, **settings:
 
 @pytest.mark.parametrize("topology", ["one-peer-exponential", "base", "epidemic"])
 @pytest.mark.parametrize("algorithm", ["sgp", "osgp", "adpsgd"])
-@pytest.mark.parametrize("n", [8, 16, 33])
+@pytest.mark.parametrize("n", [8, pytest.param(16, marks=pytest.mark.slow), 33])
 def test_every_weight_stays_within_a_factor_of_four(n: int, algorithm: str, topology: str) -> None:
     result = worst_case(n, algorithm, topology)
     assert result.weight_min > 1 / 4

@@ -46,11 +46,15 @@ def happened(swarm: Swarm) -> list[str]:
     return [what for _, what in swarm._incidents.log]
 
 
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
-def test_any_two_troubles_at_any_distance(first: str, second: str) -> None:
+def test_any_two_troubles_at_any_distance(first: str, second: str, half: int) -> None:
     """Each pair in both orders; the victims, the algorithm, the shards and the weather are the seed's."""
     for place, gap in enumerate(GAPS):
+        # Half of the distances in every run of the tests, alternating; the other half with the slow ones.
+        if (KINDS.index(first) + KINDS.index(second) + place) % 2 != half:
+            continue
         seed = (KINDS.index(first) * len(KINDS) + KINDS.index(second)) * len(GAPS) + place
         victim = below(5, 3, seed)
         troubles = Troubles(5)
