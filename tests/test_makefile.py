@@ -27,7 +27,9 @@ def clone(tmp_path: Path) -> Path:
 
 def make(clone: Path, pip_exit: int) -> subprocess.CompletedProcess[str]:
     command = ["make", f"PYTHON={sys.executable}", ".venv/.ready"]
-    environment = {**os.environ, "PIP_EXIT": str(pip_exit)}
+    # Not as a part of the make that may run the tests.
+    outside = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    environment = {**outside, "PIP_EXIT": str(pip_exit)}
     return subprocess.run(command, cwd=clone, capture_output=True, text=True, timeout=50, env=environment, check=False)
 
 

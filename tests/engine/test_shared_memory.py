@@ -150,13 +150,20 @@ def test_a_swarm_hands_over_everything_by_reference_and_agrees() -> None:
         core = Core(Address(rank, 0), mass, roster, parse("sgp"), rules)
         engines.append(Engine(core, transport, Driver(core, transport)))
     greet(transports, layout, rules)
-    everywhere = [outlet.sharing for transport in transports for outlet in transport._outlets.values()]
 
     def works() -> bool:
         for transport in transports:
             while transport.receive() is not None:  # the questions of everybody are among it
                 continue
-        return all(one.works for one in everywhere)
+        asking = [
+            (transport, other)
+            for transport in transports
+            for other, outlet in transport._outlets.items()
+            if not outlet.sharing.works
+        ]
+        for transport, other in asking:  # the question goes with a message; a connection may have been made anew
+            transport.send(other, [b"still there?"])
+        return not asking
 
     until(works, *transports, why="somebody cannot read")
     for engine in engines:

@@ -62,6 +62,7 @@ if action == "wait":
         raise
 if action == "ignore":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     (directory / f"deaf-{rank}").touch()
     until(directory / "go on")
 print("done", flush=True)

@@ -7,6 +7,7 @@ inside numpy or `sorted` (counted memory), would show here a hundredfold.
 
 from __future__ import annotations
 
+import gc
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -38,11 +39,14 @@ def opcodes(work: Callable[[], Any]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.collect()
+    gc.disable()  # what others left behind would be cleaned up in the middle, and counted
     sys.settrace(trace)
     try:
         work()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 
