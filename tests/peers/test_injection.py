@@ -498,6 +498,6 @@ SHORT = [*(f"pause:1@{step}+1ms" for step in range(1, 6)), "pause:1@0s+1ms"]
 def test_the_shortest_of_pauses_end_too(child: subprocess.Popen[str]) -> None:
     output, _ = child.communicate("\n", timeout=60)
     # Two threads tell, so one may begin before the other has ended its line.
-    assert output.count("told a pause") == 6
+    assert output.count("a pause of") == 6
     assert "waits" in output
     assert child.returncode == 0
