@@ -135,7 +135,8 @@ def _forged(stage: Stage, reason: str, **forged: Any) -> None:
         taken = send(swarm, {**order, "endpoint": swarm.endpoint(0), **forged})
         swarm.finish(ALL)
         rejected = json.loads((swarm.directory(0) / "summary.json").read_text())["rejected"]
-    stage.show("messages sent", taken, ">=", COUNT / 2)
+    # As many as there was time for: what matters is what becomes of them.
+    stage.show("messages sent", taken, ">=", COUNT / 10)
     # The last few may not have left when the intruder closes.
     stage.show(f"rejected ({reason})", rejected.get(reason, 0), ">=", 0.9 * taken)
 
