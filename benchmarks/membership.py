@@ -26,7 +26,7 @@ DEATHS = 60
 
 def main(most: int = 4096, seconds: float = 20.0) -> bool:
     """Print the tables and return whether the bars hold."""
-    good = [detection(name, n) for name in DELAYS for n in (16, 64)]
+    good = [detection(name, n, loss) for name in DELAYS for n in (16, 64) for loss in (0.0, 0.1)]
     print(
         f"\nlan, per peer: {'messages/s':>12} {'bytes/s':>9} {'10% loss:':>10} {'messages/s':>11} {'bytes/s':>9}",
         end="",
@@ -41,15 +41,16 @@ def main(most: int = 4096, seconds: float = 20.0) -> bool:
     return all(good)
 
 
-def detection(name: str, n: int) -> bool:
+def detection(name: str, n: int, loss: float) -> bool:
     """Print how long deaths went unnoticed: until the first peer declared them, and until all knew."""
     settings = membership_preset(name)
     first: list[float] = []
     every: list[float] = []
-    swarm = Swarm(settings, n, Conditions(delay=DELAYS[name]))
+    false = 0
+    swarm = Swarm(settings, n, Conditions(loss=loss, delay=DELAYS[name]))
     for number in range(DEATHS):
         if number % (n // 4) == 0:
-            swarm = Swarm(settings, number + n, Conditions(delay=DELAYS[name]))
+            swarm = Swarm(settings, number + n, Conditions(loss=loss, delay=DELAYS[name]))
             swarm.start(range(n))
         swarm.run(30.0 + number / 7)
         swarm.changes.clear()
@@ -58,16 +59,14 @@ def detection(name: str, n: int) -> bool:
         killed = swarm.now
         swarm.run(600.0, swarm.agreed)
         dead = [change.at - killed for change in swarm.changes if _is_death(change.effect, victim)]
-        others = [
-            change for change in swarm.changes if _is_death(change.effect) and not _is_death(change.effect, victim)
-        ]
-        assert not others, "a false death"
+        false += sum(_is_death(change.effect) and not _is_death(change.effect, victim) for change in swarm.changes)
         first.append(min(dead))
         every.append(max(dead))
     bound = _bound(settings, n)
-    good = max(every) <= bound
+    good = max(every) <= bound and not false
     print(
-        f"{name:>8}, {n:3} peers, {DEATHS} deaths: declared after {_quantiles(first)} s, known to all after "
+        f"{name:>8}, {n:3} peers, {loss:3.0%} lost, {DEATHS} deaths, {false} false: declared after "
+        f"{_quantiles(first)} s, known to all after "
         f"{_quantiles(every)} s (median, p99); bound {bound:.0f} s: {'ok' if good else 'FAILED'}"
     )
     return good
