@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -89,24 +90,26 @@ def test_mixed_buffers_of_a_checkpoint_count_for_those_who_have_none(tmp_path: P
 
 @pytest.mark.parametrize(("algorithm", "topology"), NEW)
 def test_the_others_go_on_when_one_dies(algorithm: str, topology: str) -> None:
-    """It goes without a word in the middle of a period, and nobody has found out yet: the rest still descend."""
+    """It goes without a word in the middle of a period, and nobody has found out yet: the rest still train together."""
     meeting = Meeting(N, algorithm=algorithm, topology=topology)
     quick = presets.preset("loopback")
-    end = threading.Barrier(N - 1)
+    survivors = threading.Barrier(N - 1)
 
-    def trains(peer: Peer, steps: int) -> np.ndarray:
+    def trains(peer: Peer, steps: int, each: Callable[[], object] = lambda: None) -> np.ndarray:
         model = Vectors(np.zeros(SIZE))
         optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
         peer.attach(model, optimizer)
         for _ in range(steps):
+            each()
             optimizer.zero_grad()
             loss_of(peer.rank, model.at()).backward()
             optimizer.step()
         return model.at().detach().numpy()
 
     def stays(peer: Peer) -> np.ndarray:
-        values = trains(peer, 80)
-        end.wait(LONGEST)
+        # All at the same step, or on a busy machine one has none to train with for the last of its steps.
+        values = trains(peer, 400, lambda: survivors.wait(LONGEST))
+        survivors.wait(LONGEST)
         peer._attached().driver.close()  # no goodbyes, which the dead would not answer
         return values
 
@@ -121,6 +124,7 @@ def test_the_others_go_on_when_one_dies(algorithm: str, topology: str) -> None:
     def loss(z: np.ndarray) -> float:
         return float(sum(loss_of(rank, torch.from_numpy(z)) for rank in range(N - 1)))
 
+    # The best that there is is 0.736 of the first loss; the mean of three that train alone ends at 0.959.
     assert loss(np.mean(results, axis=0)) < 0.8 * loss(np.zeros(SIZE))
 
 
