@@ -3,21 +3,22 @@
     python -m benchmarks.soak [--minutes 2] [--seed 0] [--json]
 
 Four peers are launched, up to ten run. Every 0.5 to 2 seconds one at random is killed, or stopped for some seconds, and
-one more joins by ``gossip join``, with the rank of a dead one where there is one. The first two are left alone: they
-are the long-lived ones. Bars: no pause of theirs of 10 seconds; their memory in the last quarter within 5% of that
-in the second; no more threads, files and sockets in the end than before; no process left over; all mass accounted for.
+one more joins by ``gossip join``, with the rank of one that is known to be dead where there is one. The first two are
+left alone: they are the long-lived ones. In the end all others are killed, and when the two have found that out they
+are told to stop.
+
+Bars: no pause of theirs of 10 seconds; their memory in the last quarter within 5% of that in the second; no more
+threads in the end than in the beginning, and no more files and sockets, but for the connections that are kept to those
+who were heard of last; no process left over; all mass accounted for, parcel by parcel.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -25,107 +26,97 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.bars import Bar, finish, table
-from launch.invitation import WATCH, found
-from launch.lookout import Lookout
+from benchmarks.chaos.harness import Scale, Session, Swarm, is_running, lines, until
+from benchmarks.chaos.outcome import EXACT, mass
 
 __all__ = ["main"]
 
-_SCRIPT = Path(__file__).with_name("light_peer.py")
-_LAUNCHED, _MOST, _SAFE = 4, 10, (0, 1)
-_STEP = 0.05
-_PARAMETERS = 100_000
-#: Files and threads may be so many more in the end: connections to peers that just came.
-_SPARE = 24
+_MOST, _FEWEST = 10, 3
+_SAFE = (0, 1)
+#: Trained until told to stop.
+_ENDLESS = Scale(epochs=1_000_000, step_seconds=0.05)
+#: The part of the victims that is killed; the others are stopped for so many seconds, some long enough to be dead.
+_KILLED, _STOPPED = 0.6, (1.0, 25.0)
+#: Files that may be open in the end beyond those of the beginning: two sockets for each of the driver's guests.
+_SPARE = 40
 
 
 class Soak:
-    """One swarm under stress."""
+    """What befalls one swarm."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
-        self.run, self.stop = directory / "run", directory / "stop"
+    def __init__(self, swarm: Swarm, seed: int) -> None:
+        self._swarm = swarm
         self._draws = random.Random(seed)
-        self._joined: list[subprocess.Popen[bytes]] = []
+        #: Ranks that are stopped, until when.
         self._stopped: dict[int, float] = {}
         self._killed: set[int] = set()
+        self._next = swarm.peers
         self.counts = {"killed": 0, "stopped": 0, "started": 0}
-        self._launcher = self._start("launch", "-n", str(_LAUNCHED), "--run-dir", str(self.run))
 
-    def _start(self, *command: str) -> subprocess.Popen[bytes]:
-        script = [str(_SCRIPT), str(self.stop), str(_STEP), str(_PARAMETERS)]
-        return subprocess.Popen(
-            [sys.executable, "-m", "launch.cli", *command, "--quiet", *script],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def events(self, rank: int, what: str) -> list[dict[str, Any]]:
-        """Return what a peer noted of one kind."""
-        path = self.run / f"rank-{rank}" / "events.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        return [one for one in map(json.loads, (line for line in lines if line.endswith("\n"))) if one["event"] == what]
-
-    def times(self, rank: int) -> list[float]:
-        """Return when a peer finished its steps."""
-        path = self.run / f"rank-{rank}" / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line)["time"] for line in lines if line.endswith("\n")]
-
-    def pids(self) -> dict[int, int]:
+    def running(self) -> dict[int, int]:
         """Return the processes that run, by rank."""
-        found = {}
-        for path in self.run.glob("rank-*"):
-            rank = int(path.name.removeprefix("rank-"))
-            starts = self.events(rank, "start")
-            if starts and Path(f"/proc/{starts[-1]['pid']}").exists():
-                found[rank] = starts[-1]["pid"]
-        return found
+        return {life["rank"]: life["pid"] for life in self._swarm.lives() if is_running(life["pid"])}
 
     def disturb(self) -> None:
         """Kill or stop one, start one, and let those go on whose stop is over."""
-        now = time.monotonic()
-        pids = self.pids()
-        for rank in [rank for rank, until in self._stopped.items() if until < now]:
+        pids = self.running()
+        for rank in [rank for rank, end in self._stopped.items() if end < time.monotonic()]:
             del self._stopped[rank]
             _signal(pids.get(rank), signal.SIGCONT)
-        victims = [rank for rank in pids if rank not in _SAFE and rank not in self._stopped and self.times(rank)]
-        if victims and len(pids) > 3:
-            rank = self._draws.choice(victims)
-            if self._draws.random() < 0.6:
-                _signal(pids[rank], signal.SIGKILL)
-                self._killed.add(rank)
-                self.counts["killed"] += 1
-            else:
-                _signal(pids[rank], signal.SIGSTOP)
-                self._stopped[rank] = now + self._draws.uniform(1, 25)  # some long enough to be taken for dead
-                self.counts["stopped"] += 1
-        self._joined = [one for one in self._joined if one.poll() is None]
-        if len(pids) + sum(self.times(rank) == [] for rank in pids) < _MOST and len(self._joined) < 8:
-            self._join(pids)
+        victims = [rank for rank in pids if rank not in _SAFE and rank not in self._stopped]
+        if victims and len(pids) - len(self._stopped) > _FEWEST:
+            self._strike(self._draws.choice(victims), pids)
+        starting = sum(process.poll() is None for process in self._swarm.others) - sum(rank > 3 for rank in pids)
+        if len(pids) + max(0, starting) < _MOST:
+            self._join()
 
-    def _join(self, pids: dict[int, int]) -> None:
-        back = sorted(self._killed - pids.keys())
-        choice = ["--rank", str(back[0])] if back else []
-        self._killed -= set(back[:1])
-        directory = ["--run-dir", str(self.run / f"joined-{self.counts['started']}")]
-        self._joined.append(self._start("join", str(self.run), *choice, *directory))
+    def _strike(self, rank: int, pids: dict[int, int]) -> None:
+        if self._draws.random() < _KILLED:
+            _signal(pids[rank], signal.SIGKILL)
+            self._killed.add(rank)
+            self.counts["killed"] += 1
+        else:
+            _signal(pids[rank], signal.SIGSTOP)
+            self._stopped[rank] = time.monotonic() + self._draws.uniform(*_STOPPED)
+            self.counts["stopped"] += 1
+
+    def _join(self) -> None:
+        known = {event["rank"] for event in self._swarm.events(0, "member") if event["what"] == "died"}
+        back = sorted(self._killed & known)
+        rank = back[0] if back else self._next
+        self._next += not back
+        self._killed -= {rank}
+        place = self._swarm.run_dir.parent / f"joined-{self.counts['started']}"
+        self._swarm.places.append(place)
+        self._swarm.join("--rank", str(rank), "--run-dir", str(place))
         self.counts["started"] += 1
 
-    def end(self) -> int:
-        """Stop all; return how many processes had to be killed."""
-        for pid in self.pids().values():
-            _signal(pid, signal.SIGCONT)
-        self.stop.touch()
-        left = 0
-        for process in (self._launcher, *self._joined):
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
+    def clear(self) -> None:
+        """Kill all but the long-lived ones, and wait until these have found out."""
+        for process in self._swarm.others:
+            if process.poll() is None:
                 process.kill()
-                left += 1
-        for pid in self.pids().values():
-            _signal(pid, signal.SIGKILL)
-            left += 1
-        return left
+
+        def alone() -> bool:
+            for rank, pid in self.running().items():
+                if rank not in _SAFE:
+                    _signal(pid, signal.SIGKILL)
+            ranks = {life["rank"] for life in self._swarm.lives()}
+            return all(self._members(rank) & ranks == set(_SAFE) for rank in _SAFE)
+
+        until(alone, "the two find themselves alone", 120.0)
+
+    def _members(self, rank: int) -> set[int]:
+        """Return whom a peer believes to be there, of all that there may ever have been."""
+        gone: dict[int, bool] = {}
+        for event in self._swarm.events(rank, "member"):
+            if event["what"] in ("died", "left", "joined", "returned"):
+                gone[event["rank"]] = event["what"] in ("died", "left")
+        return {other for other in range(self._next) if not gone.get(other, other >= self._swarm.peers)}
+
+    def times(self, rank: int) -> list[float]:
+        """Return when a peer finished its steps."""
+        return [row["time"] for row in lines(self._swarm.directory(rank) / "metrics.jsonl")]
 
 
 def _signal(pid: int | None, number: int) -> None:
@@ -146,57 +137,63 @@ def _vitals(pid: int) -> tuple[float, int, int]:
     )
 
 
-def main(minutes: float = 2.0, seed: int = 0, as_json: bool = False) -> bool:
-    """Print the figures and return whether the bars hold."""
-    draws = random.Random(seed)
-    samples: list[list[tuple[float, int, int]]] = []
-    with tempfile.TemporaryDirectory() as directory:
-        soak = Soak(Path(directory), seed)
-        try:
-            while not all(len(soak.times(rank)) > 3 for rank in range(_LAUNCHED)):
-                time.sleep(0.2)
-            began = time.monotonic()
-            pids = soak.pids()
-            while (now := time.monotonic() - began) < 60 * minutes:
-                soak.disturb()
-                samples.append([_vitals(pids[rank]) for rank in _SAFE])
-                time.sleep(draws.uniform(0.5, 2.0))
-                if int(now) % 30 == 0:
-                    print(f"  {now:.0f} s: {soak.counts}, {len(soak.pids())} run", file=sys.stderr, flush=True)
-            with Lookout(found(str(soak.run), WATCH)) as lookout:
-                members = len([one for one in lookout.look()["members"] if one["membership"] != "dead"])
-        finally:
-            left = soak.end()
-        gaps = [max(b - a for a, b in pairwise(times)) for times in map(soak.times, _SAFE)]
-        steps = [len(soak.times(rank)) for rank in _SAFE]
-        summaries = [json.loads((soak.run / f"rank-{rank}" / "summary.json").read_text()) for rank in _SAFE]
+def _soak(swarm: Swarm, seconds: float, seed: int) -> dict[str, Any]:
+    """Disturb a swarm for so long, then end it; return what was found."""
+    draws, soak = random.Random(seed + 1), Soak(swarm, seed)
+    swarm.reach(20)
+    pids = soak.running()
+    samples = [[_vitals(pids[rank]) for rank in _SAFE]]
+    began = said = time.monotonic()
+    while (now := time.monotonic()) < began + seconds:
+        soak.disturb()
+        samples.append([_vitals(pids[rank]) for rank in _SAFE])
+        if now - said > 30:
+            said = now
+            print(f"  {now - began:.0f} s: {soak.counts}, {len(soak.running())} run", file=sys.stderr, flush=True)
+        time.sleep(draws.uniform(0.5, 2.0))
+    soak.clear()
+    end = [_vitals(pids[rank]) for rank in _SAFE]
+    times = [soak.times(rank) for rank in _SAFE]
+    swarm.launcher.send_signal(signal.SIGINT)
+    until(lambda: all(swarm.ended(rank) for rank in _SAFE), "the end of the two", 60.0)
+    swarm.launcher.wait(60.0)
     quarter = len(samples) // 4
     second, last = samples[quarter : 2 * quarter], samples[-quarter:]
-    memory = max(
-        fmean(row[peer][0] for row in last) / fmean(row[peer][0] for row in second) for peer in range(len(_SAFE))
-    )
-    more = max(
-        max(row[peer][kind] for row in last) - max(row[peer][kind] for row in second)
-        for peer in range(len(_SAFE))
-        for kind in (1, 2)
-    )
+    peers = range(len(_SAFE))
+    return {
+        **soak.counts,
+        "steps": [len(one) for one in times],
+        "pause": max(late - early for one in times for early, late in pairwise(one)),
+        "memory": max(fmean(row[peer][0] for row in last) / fmean(row[peer][0] for row in second) for peer in peers),
+        "threads": max(end[peer][1] - samples[0][peer][1] for peer in peers),
+        "files": max(end[peer][2] - samples[0][peer][2] for peer in peers),
+        "left": len(soak.running()),
+        "mass": mass(swarm)[0],
+    }
+
+
+def main(minutes: float = 2.0, seed: int = 0, as_json: bool = False) -> bool:
+    """Print the figures and return whether the bars hold."""
+    with Session() as session, Swarm(session, session.new_directory("soak") / "run", scale=_ENDLESS) as swarm:
+        found = _soak(swarm, 60 * minutes, seed)
     rows = [
-        ["killed, stopped, started", ", ".join(str(count) for count in soak.counts.values())],
-        ["members in the end", str(members)],
-        ["steps of the long-lived", ", ".join(map(str, steps))],
-        ["their longest pause, s", f"{max(gaps):.2f}"],
-        ["their lives", ", ".join(str(one["incarnation"] + 1) for one in summaries)],
-        ["memory, last quarter to second", f"{memory:.3f}"],
-        ["threads or files more than in the second quarter", str(more)],
+        ["killed, stopped, started", ", ".join(str(found[name]) for name in ("killed", "stopped", "started"))],
+        ["steps of the long-lived", ", ".join(map(str, found["steps"]))],
+        ["their longest pause, s", f"{found['pause']:.2f}"],
+        ["their memory, last quarter to second", f"{found['memory']:.3f}"],
+        ["threads, files more in the end", f"{found['threads']}, {found['files']}"],
+        ["mass error", f"{found['mass']:.1e}"],
     ]
     bars = [
-        Bar("longest pause", max(gaps), "<=", 10.0, " s"),
-        Bar("memory", memory, "<=", 1.05),
-        Bar("threads or files more", float(more), "<=", float(_SPARE)),
-        Bar("processes left over", float(left), "<=", 0.0),
+        Bar("longest pause", found["pause"], "<=", 10.0, " s"),
+        Bar("memory", found["memory"], "<=", 1.05),
+        Bar("threads more", float(found["threads"]), "<=", 0.0),
+        Bar("files more", float(found["files"]), "<=", float(_SPARE)),
+        Bar("processes left over", float(found["left"]), "<=", 0.0),
+        Bar("mass error", found["mass"], "<=", EXACT),
     ]
     text = f"soak: {minutes:g} minutes, seed {seed}\n{table(['what', 'how much'], rows)}"
-    return finish(text, {"counts": soak.counts, "gaps": gaps, "memory": memory, "more": more}, bars, as_json=as_json)
+    return finish(text, found, bars, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ can give it, so a newcomer spreads its asks over its donors, a few at a time, as
 come, and passes on what it has got while it still waits for the rest. A donor keeps on training: pieces are cut at its
 step boundaries, when the values are the core's. Pieces are copies. They move no mass, and may be lost, doubled or late
 without harm.
+
+The annex comes first, and the values last: they go on being trained, and a newcomer that enters with old ones takes the
+swarm back. How many pieces there are stands in every piece, so the first one is asked for alone, to find that out.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ class Handover:
         self._annex: dict[int, bytes] = {}
         #: How many pieces there are; at least as many as shards until somebody says more.
         self.pieces = shards
+        #: Whether somebody has said so.
+        self._counted = False
         self._donors: Sequence[int] = ()
         self._asked: dict[int, _Ask] = {}
         self._wanted: dict[tuple[Address, int], None] = {}
@@ -66,6 +71,7 @@ class Handover:
         """Have nothing, and ask these ranks for everything."""
         self._donors = list(donors)
         self._got, self._annex, self._asked = set(), {}, {}
+        self._counted = False
 
     # What others want
 
@@ -105,6 +111,10 @@ class Handover:
         return self.pieces - len(self._got)
 
     @property
+    def _lacks_annex(self) -> bool:
+        return len(self._annex) < self.pieces - self._shards
+
+    @property
     def annex(self) -> bytes:
         """What came behind the shards."""
         return b"".join(self._annex[piece] for piece in sorted(self._annex))
@@ -128,6 +138,9 @@ class Handover:
         if self._asked.pop(piece.piece, None) is None:
             return False  # an old one must not overwrite what is ours
         self.pieces = max(self.pieces, piece.pieces)
+        self._counted = True
+        if piece.piece < self._shards and self._lacks_annex:
+            return False  # it told how many there are; its values will be older than the rest
         self._got.add(piece.piece)
         if piece.piece >= self._shards:
             self._annex[piece.piece] = piece.values.tobytes()
@@ -149,8 +162,9 @@ class Handover:
                 tour, asked = divmod(ask.attempts - 1, _PATIENCE * len(donors))
                 ask.again_at = now + min(_CEILING, _FIRST * 2.0 ** (asked % _PATIENCE + min(tour, 8)))
                 out.append((_donor(donors, piece, ask.attempts), piece))
-        for piece in range(self.pieces):
-            if len(self._asked) >= _AT_A_TIME:
+        most = _AT_A_TIME if self._counted else 1
+        for piece in range(self._shards, self.pieces) if self._lacks_annex else range(self._shards):
+            if len(self._asked) >= most:
                 break
             if piece not in self._got and piece not in self._asked:
                 self._asked[piece] = _Ask(1, now + _FIRST)

@@ -21,11 +21,11 @@ class Link:
     #: restarted peer sooner, longer spares a network on which many are gone: n peers knock n / ceiling times a second.
     reconnect_first: float = 0.05
     reconnect_ceiling: float = 2.0
-    #: A connection over which nothing has come for so long is asked for a sign of life.
-    heartbeat: float = 2.0
-    #: And is given up if none comes within this time. Longer than a parcel takes on the link, shard bytes / bandwidth,
-    #: since a heartbeat waits for the parcel before it; shorter frees what is queued for the dead sooner.
-    heartbeat_timeout: float = 10.0
+    #: A connection over which nothing has come for so long is asked for a sign of life, by TCP, in whole seconds.
+    keepalive: float = 2.0
+    #: And is given up if none comes within this time, nor an acknowledgement of what was sent. Longer than the
+    #: network may be gone without anybody minding; shorter frees what is queued for the dead sooner.
+    keepalive_timeout: float = 10.0
     #: A connection that is not agreed on after so long is dropped: several round trips, and the time that a refused
     #: peer stays away before it asks again.
     handshake: float = 3.0

@@ -29,7 +29,7 @@ class Preset:
     membership: MembershipSettings
     #: The most bytes of a shard, and so of a parcel. Between two limits: a parcel costs some tenths of a millisecond
     #: whatever its size, so it should take several to send; and it holds its connection for bytes / bandwidth, during
-    #: which no heartbeat passes. 4 MiB are 34 ms at 1 Gbit/s, and 1 MiB is 0.2 s at 50 Mbit/s.
+    #: which nothing else passes. 4 MiB are 34 ms at 1 Gbit/s, and 1 MiB is 0.2 s at 50 Mbit/s.
     shard_bytes: int = SHARD_BYTES
 
 
@@ -38,7 +38,7 @@ _PRESETS = {
         "peers of one machine",
         # Round trips are far below a millisecond; what takes longer is a process that waits for a core.
         Settings(wait_ceiling=5.0, wait_floor=0.03, resend_first=0.25, resend_ceiling=1.0),
-        Link(reconnect_first=0.01, reconnect_ceiling=0.5, heartbeat=1.0, heartbeat_timeout=5.0, handshake=3.0),
+        Link(reconnect_first=0.01, reconnect_ceiling=0.5, keepalive=1.0, keepalive_timeout=5.0, handshake=3.0),
         membership_preset("loopback"),
         # No link is held: parcels go through shared memory, and fewer of them cost less.
         shard_bytes=16 << 20,
@@ -53,7 +53,7 @@ _PRESETS = {
         "machines far apart, or links of 100 Mbit/s and less, round trips up to a second",
         # The first resend waits for a round trip and a parcel's 0.2 s twice over; the floor for a round trip.
         Settings(wait_ceiling=30.0, wait_floor=0.5, resend_first=2.0, resend_ceiling=15.0),
-        Link(reconnect_first=0.2, reconnect_ceiling=10.0, heartbeat=5.0, heartbeat_timeout=30.0, handshake=10.0),
+        Link(reconnect_first=0.2, reconnect_ceiling=10.0, keepalive=5.0, keepalive_timeout=30.0, handshake=10.0),
         membership_preset("wan"),
         shard_bytes=1 << 20,
     ),

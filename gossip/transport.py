@@ -362,16 +362,18 @@ class ZmqTransport:
         one.setsockopt(zmq.RCVHWM, self._RECEIVE_QUEUE)
         # Who is refused at the handshake hears nothing more, gives up after this, and comes again.
         one.setsockopt(zmq.HANDSHAKE_IVL, _milliseconds(self._link.handshake))
+        # By TCP, not by ZeroMQ's heartbeats: 4.3.5 ends the process if a heartbeat waits in a full queue behind
+        # messages, the connection fails, and then the queue is read. It answers, over the connection that has failed.
+        keepalive = max(1, round(self._link.keepalive))
+        one.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        one.setsockopt(zmq.TCP_KEEPALIVE_IDLE, keepalive)
+        one.setsockopt(zmq.TCP_KEEPALIVE_INTVL, keepalive)
+        one.setsockopt(zmq.TCP_KEEPALIVE_CNT, max(1, round(self._link.keepalive_timeout / keepalive)))
+        one.setsockopt(zmq.TCP_MAXRT, _milliseconds(self._link.keepalive_timeout))
 
     def _connected(self, rank: int, endpoint: Endpoint, key: bytes | None) -> zmq.Socket[bytes]:
         outlet = self._context.socket(zmq.PUSH)
         self._set_up(outlet)
-        # Only here. Were the inlet to send heartbeats, and its queue full, and the other side gone, ZeroMQ would end
-        # the process: it asserts that nothing is sent over a connection that has failed, and a heartbeat is. That
-        # happens to a process that was stopped and wakes up. The other side ends what it hears nothing of (TTL).
-        outlet.setsockopt(zmq.HEARTBEAT_IVL, _milliseconds(self._link.heartbeat))
-        outlet.setsockopt(zmq.HEARTBEAT_TIMEOUT, _milliseconds(self._link.heartbeat_timeout))
-        outlet.setsockopt(zmq.HEARTBEAT_TTL, _milliseconds(self._link.heartbeat_timeout))
         outlet.setsockopt(zmq.IPV6, True)
         outlet.setsockopt(zmq.IMMEDIATE, 1)
         outlet.setsockopt(zmq.RECONNECT_IVL, _milliseconds(self._link.reconnect_first))

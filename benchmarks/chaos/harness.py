@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.chaos.metronome import Metronome
 from benchmarks.chaos.nursery import ROOT, Nursery
 
-__all__ = ["PEERS", "STEP", "ChaosError", "Scale", "Session", "Swarm", "until"]
+__all__ = ["PEERS", "STEP", "ChaosError", "Scale", "Session", "Swarm", "is_running", "lines", "until"]
 
 PEERS = 4
 #: The step at which faults come: everything has settled, and most of the training is ahead.
@@ -44,7 +44,7 @@ class Scale:
     step_seconds: float
     #: Larger than the example's own, both of them: the training is then over its climb, and two runs are alike.
     batch_size: int = 32
-    learning_rate: float = 0.3
+    learning_rate: float = 0.1
 
     def arguments(self) -> list[str]:
         """Return the example's arguments."""
@@ -210,7 +210,7 @@ class Swarm:
 
     def ended(self, rank: int) -> bool:
         """Whether a rank has ended well: it has written its summary, and is gone."""
-        return (self.directory(rank) / "summary.json").exists() and not _lives(self.pid(rank))
+        return (self.directory(rank) / "summary.json").exists() and not is_running(self.pid(rank))
 
     # Doing
 
@@ -247,7 +247,7 @@ class Swarm:
             if condition():
                 return True
             over = self.launcher.poll() not in (None, -signal.SIGKILL)
-            if over and not any(_lives(life["pid"]) for life in self.lives()) and not condition():
+            if over and not any(is_running(life["pid"]) for life in self.lives()) and not condition():
                 raise ChaosError(f"all have ended, without {what}")
             return False
 
@@ -258,7 +258,7 @@ class Swarm:
 
     def _kill_process(self, pid: int) -> None:
         """End a process of this swarm, if it is still there."""
-        if _lives(pid):
+        if is_running(pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -288,7 +288,7 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
 
 
-def _lives(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Whether a process is there, and no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

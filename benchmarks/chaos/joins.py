@@ -34,12 +34,15 @@ def kill_joiner(stage: Stage) -> None:
 def kill_donor(stage: Stage) -> None:
     """Let one more peer join, whose state takes seconds, and kill one of those who give it."""
     survivors = (1, 2, 3)
+    scale = stage.session.scale
     directory = stage.session.new_directory(stage.name)
     with (
         network(directory, 5) as hosts,
         stage.swarm(
             *hosts.options,
             survivors=survivors,
+            # The state takes a third of the usual time, and the newcomer is to train for a while.
+            scale=replace(scale, epochs=2 * scale.epochs),
             directory=directory / "run",
             environment=hosts.environment,
             arguments=["--padding", str(PADDING)],

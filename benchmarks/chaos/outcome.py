@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.bars import Bar
 from benchmarks.chaos.harness import Swarm, lines
 
-__all__ = ["ACCURACY", "Outcome", "bars", "measured"]
+__all__ = ["ACCURACY", "EXACT", "Outcome", "bars", "mass", "measured"]
 
 _RESULT = re.compile(r"average of all ([\d.]+)%")
 #: What the bar of it is called.
@@ -81,7 +81,7 @@ def measured(swarm: Swarm, survivors: Collection[int]) -> Outcome:
             outcome.lost += len(steps) - len(set(steps)) + (max(steps) - min(steps) + 1 - len(set(steps)))
             outcome.steps += len(steps)
     outcome.step_seconds = median(before) if before else 0.0
-    outcome.mass_error, outcome.written_off = _mass(swarm)
+    outcome.mass_error, outcome.written_off = mass(swarm)
     outcome.apart = max(_apart(swarm, rank) for rank in survivors)
     outcome.accuracy = min(_accuracy(swarm.directory(rank) / "log.txt") for rank in survivors)
     outcome.memory_mib = max(_growth(swarm, rank) for rank in survivors) / (1 << 20)
@@ -116,7 +116,7 @@ def _lives(swarm: Swarm, rank: int) -> list[tuple[list[float], list[int]]]:
     return found
 
 
-def _mass(swarm: Swarm) -> tuple[float, float]:
+def mass(swarm: Swarm) -> tuple[float, float]:
     """Return the error of the survivors' mass, and how much of all that there was they do not hold."""
     held, spoilt, shards = 0.0, 0.0, 1
     lives: set[_Life] = set()

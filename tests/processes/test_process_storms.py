@@ -40,8 +40,8 @@ def test_after_a_storm_all_mass_is_there(
         encrypted=encrypted,
         route=proxies.route,
         settings=HASTY,
-        # A length that was muddled makes a receiver wait for bytes that never come; the heartbeat ends that.
-        link={"heartbeat": 0.5, "heartbeat_timeout": 2.0},
+        # A length that was muddled makes a receiver wait for bytes that never come, until the sender connects anew.
+        link={"keepalive": 1.0, "keepalive_timeout": 2.0},
     )
     proxies.storm(weather)
     steps(peers, 60, noise=seed, pause=0.01)
