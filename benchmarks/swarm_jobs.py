@@ -47,10 +47,11 @@ def emulated(rank: int, n: int, task: dict[str, Any]) -> Answer:
     """
     slow = task.get("slow") == rank
     factor = float(task.get("factor", 4)) if slow else 1.0
-    steps = task["steps"]
+    steps, warmup = task["steps"], task["warmup"]
     asynchronous = task["method"] != "ddp"
     if slow and asynchronous:
-        steps = max(task["warmup"] + 1, math.ceil(steps / factor))
+        warmup = math.ceil(warmup / factor)
+        steps = max(warmup + 1, math.ceil(steps / factor))
     base = peak_rss()
     way = method(rank, n, task)
     model = Emulated(task["nbytes"])
@@ -58,7 +59,7 @@ def emulated(rank: int, n: int, task: dict[str, Any]) -> Answer:
     training = way.attach(model, optimizer)
     marks, cpu = [], 0.0
     for step in range(steps + 1):
-        if step == task["warmup"]:
+        if step == warmup:
             cpu = cpu_seconds()
         marks.append(time.monotonic())
         if step == steps:
@@ -76,7 +77,7 @@ def emulated(rank: int, n: int, task: dict[str, Any]) -> Answer:
         time.sleep(task["linger"])  # whoever is not done yet should not find itself alone
     peak = peak_rss()
     way.close()
-    marks = marks[task["warmup"] :]
+    marks = marks[warmup:]
     counted = len(marks) - 1
     return {
         "step_seconds": (marks[-1] - marks[0]) / counted,
@@ -84,17 +85,17 @@ def emulated(rank: int, n: int, task: dict[str, Any]) -> Answer:
         "cpu_seconds": cpu / counted,
         "base_rss_mib": base,
         "peak_rss_mib": peak,
-        **_noted(rank, task),
+        **_noted(rank, task, warmup),
     }
 
 
-def _noted(rank: int, task: dict[str, Any]) -> Answer:
+def _noted(rank: int, task: dict[str, Any], warmup: int = 0) -> Answer:
     """Return means over the counted steps of what a peer wrote down, if it was told where to."""
     run_dir = task.get("setup", {}).get("run_dir")
     if not run_dir or task["method"] in ("ddp", "alone"):
         return {}
     lines = (Path(run_dir) / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()
-    noted = [json.loads(line) for line in lines][task.get("warmup", 0) :]
+    noted = [json.loads(line) for line in lines][warmup:]
     means = ("wait_seconds", "weight", "bytes_sent")
     return {name: sum(line[name] for line in noted) / len(noted) for name in means}
 
@@ -132,7 +133,7 @@ def fashion(rank: int, n: int, task: dict[str, Any]) -> Answer:
         "seconds": seconds,
         "stretch": sum(stretches) / len(stretches) if stretches else 1.0,
         "stretched": sum(one > 1.01 for one in stretches) / len(stretches) if stretches else 0.0,
-        **_noted(rank, task),
+        **_noted(rank, task, task.get("warmup", 0)),
     }
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gossip import events
-from gossip.blocks import inspect
+from gossip.blocks import inspect, shift
 from gossip.collective.making import exchange_of
 from gossip.errors import InvariantError
 from gossip.farewell import Farewell
@@ -186,7 +186,7 @@ class Belonging(Traffic):
         heirs = [self.view.address(rank) for rank in self.view.members if rank != self.me.rank]
         left = [shard for shard in range(self.mass.layout.shards) if self._has_to_give(farewell, shard)]
         for shard in left if heirs else ():
-            if not self.outbox.weight(shard):
+            if not self.outbox.carries(shard):
                 self._bequeath(farewell, shard, heirs, now)
         if not len(self.outbox) and not (heirs and any(self._has_to_give(farewell, shard) for shard in left)):
             self._depart(now)
@@ -203,6 +203,11 @@ class Belonging(Traffic):
         weight, turn = self.mass.weights[shard], self.turns[shard]
         if weight > 0 and shard not in farewell.worthless:
             snapshot = self._snapshot(shard, whole=True)  # what rounding took off would stay with nobody
+            if snapshot is not None and (moves := self.inbox.take_moves(shard)) is not None:
+                # There will be no others: nothing of the shard is on its way, to us or from us.
+                shift(snapshot.values, moves.values, 1 / weight)
+                seal, finite = inspect(snapshot.values)
+                snapshot = Snapshot(snapshot.values, seal) if finite else None
             if snapshot is None:
                 farewell.worthless.add(shard)
             else:

@@ -6,8 +6,9 @@ second in which anything was on its way, and how long a step computes. Then the 
 
     none, bf16, int8, int8 with fewer shards per step
 
-is taken that the link carries in `_ROOM` of a step. Rounding costs less than pushing fewer shards, so it comes first;
-and what rounding takes off stays with the sender, so no mass is lost by it.
+is taken that the link carries in a part of a step, the `Room`: most of it, and less where the trainer waits all the
+same. Rounding costs less than pushing fewer shards, so it comes first; and what rounding takes off stays with the
+sender, so no mass is lost by it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from gossip import codecs
 from gossip.codecs import Codec
 from gossip.errors import SettingsError
 from gossip.mass import Layout
+from gossip.pair_coding import PAIRS, PairCoding
+from gossip.policies.policy import Policy
+from gossip.room import Room
 
 __all__ = ["AUTO", "Choice", "Coding", "check_codec", "trusted"]
 
@@ -26,17 +30,25 @@ AUTO = "auto"
 #: The codecs that are tried, from the heaviest, and where it starts: too light costs little, too heavy a lot.
 _LADDER = ("none", "bf16", "int8")
 _FIRST = "int8"
-#: The part of a step's computing that a push may take; and the part from which on a heavier choice is worth it.
-_ROOM, _AMPLE = 0.8, 0.6
+#: A heavier choice has to fit into this part of the room, or it would change with every look.
+_AMPLE = 0.75
 #: Steps from one look to the next, and answers that a look needs.
-_STEPS, _ANSWERS = 16, 8
+_STEPS, _ANSWERS = 8, 8
 #: The least share that is chosen: with less replicas drift apart.
 _LEAST = 1 / 16
 
 
-def check_codec(text: str) -> None:
-    """Raise a `SettingsError` unless parcels can go out like that."""
-    if text == AUTO:
+def check_codec(text: str, policy: Policy | None = None) -> None:
+    """Raise a `SettingsError` unless parcels of the policy can go out like that; None: of one that pushes mass."""
+    if PairCoding.parse(text) is not None:
+        if policy is None or not policy.pairwise:
+            told = "this algorithm" if policy is None else policy.name
+            raise SettingsError(
+                f"{PAIRS} averages some values of two peers, and {told} does not average in pairs; "
+                "use it with adpsgd or easgd, or another codec, such as int8"
+            )
+        return
+    if text == AUTO or (policy is not None and policy.collective):  # that pushes none: gossip.collective.making checks
         return
     codec = codecs.parse(text)
     if not codec.carries_mass:
@@ -54,7 +66,11 @@ def trusted(text: str, own: str) -> Codec | None:
     Parameters from the wire are not believed: a block of a billion values would be ours to allocate.
     """
     usual = {codecs.spell(codecs.get(name)): codecs.get(name) for name in codecs.names()}
-    if own not in ("", AUTO):
+    pairs = PairCoding.parse(own)
+    if pairs is not None:
+        if text == pairs.spelled:
+            return pairs.moved
+    elif own not in ("", AUTO):
         codec = codecs.parse(own)
         usual[codecs.spell(codec)] = codec
     found = usual.get(text)
@@ -76,22 +92,34 @@ class Choice:
 class Coding:
     """The codec of one peer's parcels."""
 
-    def __init__(self, text: str, share: float, layout: Layout) -> None:
+    def __init__(self, text: str, share: float, layout: Layout, policy: Policy | None = None) -> None:
         """Begin.
 
         Args:
-            text: a codec's name, or `AUTO`.
+            text: a codec's name, `AUTO`, or `PAIRS`.
             share: of the shards, per step, at most.
             layout: what there is to push.
+            policy: the algorithm, if it is not just any that pushes mass.
         """
-        check_codec(text)
+        if policy is not None and policy.collective:
+            text = "none"  # for its exchange; no parcels go out
+        check_codec(text, policy)
         self._auto = text == AUTO
         self._most = share
         self._layout = layout
-        self._choose(_FIRST if self._auto else text, share)
+        #: How some values are exchanged instead of whole shards, if they are; what is pushed then goes as it is.
+        self.pairs = PairCoding.parse(text)
+        self._choose("none" if self.pairs is not None else _FIRST if self._auto else text, share)
+        if self.pairs is not None:
+            self.spelled = self.pairs.spelled
+        self._room = Room()
+        #: The choice before this one.
+        self._before = (_FIRST, share)
         self._steps = 0
         self._answers = 0
         self._carried = 0
+        #: How long the trainer had waited at the last look.
+        self._waited = 0.0
         #: Seconds in which something was on its way, and since when something is.
         self._busy = 0.0
         self._busy_since: float | None = None
@@ -118,40 +146,46 @@ class Coding:
         self._answers += 1
         self._carried += nbytes
 
-    def step(self, compute: float | None, pushes: int) -> Choice | None:
+    def step(self, compute: float | None, waited: float, pushes: int) -> Choice | None:
         """Take in that a step is over, and return a new choice, if it is time for one.
 
         Args:
             compute: seconds that a step computes; None: not known yet.
+            waited: seconds that the trainer has waited so far, in all.
             pushes: neighbours that are pushed to in a turn.
         """
         self._steps += 1
         if not self._auto or compute is None or self._steps < _STEPS or self._answers < _ANSWERS or self._busy <= 0:
             return None
-        rate = self._carried / self._busy
+        rate, wait, pushes = self._carried / self._busy, (waited - self._waited) / self._steps, max(1, pushes)
+        current = self.codec.name if self.codec else "none", self.share
+        back = self._room.look(wait / compute, self._seconds(current[0], rate, pushes) * self.share / compute)
         self._steps = self._answers = self._carried = 0
-        self._busy = 0.0
-        chosen = self._best(rate, compute, max(1, pushes))
-        if chosen == (self.codec.name if self.codec else "none", self.share):
+        self._busy, self._waited = 0.0, waited
+        chosen = self._before if back else self._best(rate, compute, pushes)
+        if chosen == current:
             return None
+        self._before = current
         self._choose(*chosen)
         needed = self._seconds(chosen[0], rate, pushes) * self.share
         return Choice(
             chosen[0],
             self.share,
-            f"the link carries {rate / 1e6:.3g} MB/s, a step computes {compute:.3g} s, so a push takes {needed:.2g} s",
+            f"the link carries {rate / 1e6:.3g} MB/s, a step computes {compute:.3g} s and waited {wait:.2g} s, "
+            f"so a push takes {needed:.2g} s",
         )
 
     def _best(self, rate: float, compute: float, pushes: int) -> tuple[str, float]:
         current = self.codec.name if self.codec is not None else "none"
+        room = self._room.part * compute
         for name in _LADDER:
             heavier = _LADDER.index(name) < _LADDER.index(current) or self.share < self._most
-            if self._seconds(name, rate, pushes) * self._most <= (_AMPLE if heavier else _ROOM) * compute:
+            if self._seconds(name, rate, pushes) * self._most <= (_AMPLE if heavier else 1) * room:
                 return name, self._most
-        affordable = _ROOM * compute / self._seconds(_LADDER[-1], rate, pushes)
+        affordable = room / self._seconds(_LADDER[-1], rate, pushes)
         # In steps of a factor of two, or it would change with every look.
         share = self._most
-        while share > affordable and share > _LEAST:
+        while share > affordable * (_AMPLE if share > self.share else 1) and share > _LEAST:
             share /= 2
         return _LADDER[-1], share
 
@@ -162,6 +196,8 @@ class Coding:
 
     def _size(self, shard: int, codec: Codec | None) -> int:
         nbytes = self._layout.nbytes(shard)
+        if self.pairs is not None:
+            codec = self.pairs.moved
         if codec is None:
             return nbytes
         dtype = self._layout.dtypes[shard]

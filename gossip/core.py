@@ -47,6 +47,7 @@ from gossip.messages import (
     Parcel,
     Pass,
     Piece,
+    Proposal,
     Pull,
     Refusal,
     Roll,
@@ -218,7 +219,8 @@ class Core(Belonging):
             if not self._turns_left:
                 self._tell(now)
                 self._report_slow(now)
-                choice = self.coding.step(self._waiting.step_time, len(self.view.out_edges(self.turns[shard] - 1)))
+                pushes = len(self.view.out_edges(self.turns[shard] - 1))
+                choice = self.coding.step(self._waiting.step_time, self._waiting.waited, pushes)
                 if choice is not None:
                     self._emit(events.Compressing(choice))
 
@@ -243,6 +245,8 @@ class Core(Belonging):
         self._waiting.pushed(shard, turn, now)
         if self.policy.pulls:
             self._pull(shard, turn)
+        elif self._pairs is not None and not self.measuring:
+            self._offer(self._pairs, shard, turn, now)
         else:
             self._push(shard, turn, now)
         self._merge_due(shard, now)
@@ -345,6 +349,10 @@ class Core(Belonging):
                     self._emit(events.Adopted(self._handover.annex))
             case Pull(turn=turn, shard=shard, fraction=fraction):
                 self._asks[origin.rank, shard] = Ask(origin, turn, fraction)
+                if self._open and self._merges:
+                    self._merge_due(shard, now)
+            case Proposal(shard=shard) if self._pairs is not None:
+                self._pairs.hear(message)
                 if self._open and self._merges:
                     self._merge_due(shard, now)
             case Enter() | Lack() | Chunk() if self.exchange is not None:

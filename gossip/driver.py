@@ -14,6 +14,7 @@ Should the loop fail, nothing is swallowed: the next call of the trainer raises 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -39,6 +40,8 @@ _BATCH = 64
 _INSIST, _RETRY, _KEPT = 1.0, 0.01, 256
 #: How often whoever waits for others looks whether it still makes sense.
 _GLANCE = 0.2
+#: Seconds between two new connections to the same peer, at least.
+_RENEWED = 1.0
 #: Connections to those who are no members.
 _GUESTS = 16
 
@@ -80,6 +83,8 @@ class Driver:
         self._directory: dict[int, tuple[Endpoint, bytes | None]] = {}
         #: Where members are said to be.
         self._homes: dict[int, tuple[str, str]] = {}
+        #: When a rank was last connected to anew.
+        self._renewed: dict[int, float] = {}
         #: Where those were who are dead: they are greeted now and then, and have no connection of their own.
         self._dead: dict[int, tuple[str, str]] = {}
         #: What the transport calls those who are no members, by endpoint and key: numbers below 0, oldest first.
@@ -131,9 +136,9 @@ class Driver:
         assert isinstance(answer, events.Synchronized)
         return answer
 
-    def reduce(self, values: Values, check: Callable[[], None]) -> events.Reduced:
+    def reduce(self, values: Values, check: Callable[[], None], lossy: int = 0) -> events.Reduced:
         """Replace a vector by what everybody gets of everybody's; whoever takes part is waited for."""
-        answer = self._call(events.Reduce(values), events.Reduced, None, check)
+        answer = self._call(events.Reduce(values, lossy), events.Reduced, None, check)
         assert isinstance(answer, events.Reduced)
         return answer
 
@@ -274,6 +279,8 @@ class Driver:
             return
         if isinstance(effect, events.MemberChanged):
             self._find(effect.record)
+        elif isinstance(effect, events.Unanswered):
+            self._renew(effect.to.rank)
         if self._listen is not None and not isinstance(effect, events.Proceed | events.Merged | events.Rested):
             self._listen(effect)
         if isinstance(effect, self._awaited):
@@ -290,6 +297,18 @@ class Driver:
         if taken:
             self.bytes_sent += sum(map(len, frames))
         return taken
+
+    def _renew(self, rank: int) -> None:
+        """Connect anew to one that seems not to get what is sent, before the next message to it.
+
+        A byte that was damaged on the way can make the other side wait for a message that never ends, over a connection
+        that looks well.
+        """
+        now = self._clock()
+        if rank in self._homes and now - self._renewed.get(rank, -math.inf) >= _RENEWED:
+            self._renewed[rank] = now
+            endpoint, key = self._homes[rank]
+            self._directory[rank] = Endpoint.parse(endpoint), key.encode() or None
 
     def _try_again(self) -> None:
         for _ in range(len(self._insisted)):

@@ -58,6 +58,7 @@ __all__ = [
     "Synchronized",
     "TakenBack",
     "Tick",
+    "Unanswered",
     "Watch",
     "Welcomed",
     "Withdraw",
@@ -185,6 +186,8 @@ class Reduce:
     """The trainer lends a vector until `Reduced`, which then holds what everybody has."""
 
     values: Values
+    #: How many of them, from the first on, may be rounded or come late, where there is a codec: gradients.
+    lossy: int = 0
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,13 @@ class TakenBack:
     """A parcel of ours will never be booked by its receiver; it is part of our mass again."""
 
     parcel: Parcel
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A peer seems not to get what we send: answers to its parcels, or parcels of ours, again and again."""
+
+    to: Address
 
 
 @dataclass(frozen=True)
@@ -405,6 +415,7 @@ Effect = (
     | Released
     | TakenBack
     | Refused
+    | Unanswered
     | NotFinite
     | RejectedFrame
     | Reincarnated

@@ -5,7 +5,7 @@ counts as held: it is acknowledged, and part of the peer's mass. Under a policy 
 turn that this peer has not pushed yet waits for that turn.
 
 Mass is mass, so parcels that will be merged together are piled up: one pile per shard, or per shard and turn, takes no
-more memory for a hundred senders than for one.
+more memory for a hundred senders than for one. Moves, which have no weight, have a pile of their own.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from gossip.blocks import Values, blend
 from gossip.messages import Address, Parcel
 
 __all__ = ["Ask", "Inbox", "Pile"]
+
+#: The turns of the piles of what has none to wait for: mass, and moves, which come first.
+_ANY_TURN, _MOVES = -1, -2
 
 
 class Ask(NamedTuple):
@@ -40,6 +45,11 @@ class Pile:
     own: bool = False
     #: What the parcels in it ask for in return.
     asks: list[Ask] = field(default_factory=list)
+
+    @property
+    def factor(self) -> float:
+        """What the values are to be multiplied by to be x; see `Parcel`."""
+        return self.weight or 1.0
 
 
 class Inbox:
@@ -72,12 +82,16 @@ class Inbox:
             pile = piles[key] = Pile(parcel.shard, key, parcel.weight, parcel.values)
             self.nbytes += parcel.values.nbytes
         else:
-            total = pile.weight + parcel.weight
             if not pile.own:
                 # The frame is read-only, and a parcel of ours that came back may still be on its way.
                 pile.values, pile.own = pile.values.copy(), True
-            blend(pile.values, parcel.values, parcel.weight / total)
-            pile.weight = total
+            if parcel.weight:
+                total = pile.weight + parcel.weight
+                blend(pile.values, parcel.values, parcel.weight / total)
+                pile.weight = total
+            else:
+                with np.errstate(over="ignore"):  # what is not finite is found when it is to be sent
+                    pile.values += parcel.values
         if answer:
             pile.asks.append(Ask(parcel.origin, parcel.turn, parcel.ask))
 
@@ -89,13 +103,20 @@ class Inbox:
         return out
 
     def take(self, shard: int) -> Pile | None:
-        """Take out one pile of a shard, of whatever turn."""
-        piles = self._piles[shard]
-        if not piles:
-            return None
-        pile = piles.pop(next(iter(piles)))
-        self.nbytes -= pile.values.nbytes
+        """Take out one pile of a shard, of whatever turn, but not what has no weight."""
+        return self._take(shard, next((key for key in self._piles[shard] if key != _MOVES), None))
+
+    def take_moves(self, shard: int) -> Pile | None:
+        """Take out what has no weight."""
+        return self._take(shard, _MOVES)
+
+    def _take(self, shard: int, key: int | None) -> Pile | None:
+        pile = None if key is None else self._piles[shard].pop(key, None)
+        if pile is not None:
+            self.nbytes -= pile.values.nbytes
         return pile
 
     def _key(self, parcel: Parcel) -> int:
-        return parcel.turn if self._in_order else -1
+        if not parcel.weight:
+            return _MOVES
+        return parcel.turn if self._in_order else _ANY_TURN

@@ -141,6 +141,10 @@ class Outbox:
         """Return the weight of a shard that is on its way to anybody."""
         return sum(list(self._shards.get(shard, {}).values()))
 
+    def carries(self, shard: int) -> bool:
+        """Whether anything of a shard is on its way to anybody, whatever its weight."""
+        return bool(self._shards.get(shard))
+
     @property
     def resend_at(self) -> float | None:
         """When the first parcel is to be sent again."""
@@ -175,6 +179,12 @@ class Received:
         self._floor = 0  #: every sequence below has a verdict
         self._above: set[int] = set()  #: and so have these
         self._refused: set[int] = set()
+        self._repeats = 0
+
+    def repeated(self) -> int:
+        """Note that a parcel came which has its verdict already; return how many such came since the last new one."""
+        self._repeats += 1
+        return self._repeats
 
     def verdict(self, sequence: int) -> bool | None:
         """Return True for a parcel that was booked, False for one that was refused, None for a new one."""
@@ -188,6 +198,7 @@ class Received:
 
     def add(self, sequence: int, booked: bool) -> None:
         """Remember a verdict."""
+        self._repeats = 0
         self._above.add(sequence)
         if not booked:
             self._refused.add(sequence)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from gossip.blocks import BFLOAT16, Values, blend, copy
+from gossip.blocks import BFLOAT16, Values, blend, copy, shift
 from gossip.codecs import Codec, Payload, Unencodable
 from gossip.errors import SettingsError
 from gossip.pool import Pool
@@ -132,7 +132,7 @@ class Mass:
             found = " and ".join(f"{one.shape} of {one.dtype}" for one in parts)
             raise SettingsError(f"the layout is for {expected}, not {found}")
         self.layout = layout
-        #: z, the vectors that the user trains; this class changes them only in `merge` and `replace`.
+        #: z, the vectors that the user trains; changed only in `merge`, `move`, `replace` and `keep_the_rest`.
         self.parts = parts
         #: w of each shard; never negative.
         self.weights = [1.0] * layout.shards if weights is None else list(weights)
@@ -200,6 +200,10 @@ class Mass:
         else:
             blend(own, values, weight / total)
         self.weights[shard] = total
+
+    def move(self, shard: int, amount: Values, sign: int = 1) -> None:
+        """Add to x, or take off it, an amount that is 0 almost everywhere; the weight stays."""
+        shift(self._views[shard], amount, sign / self.weights[shard])
 
     def replace(self, shard: int, values: Values) -> None:
         """Start the shard anew with another peer's z: a fresh weight of 1 is minted."""

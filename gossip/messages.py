@@ -4,6 +4,8 @@
 - `Ack`: the parcel is in the receiver's books. Now, and only now, the sender forgets it.
 - `Refusal`: the parcel is not, and never will be, in the receiver's books: the sender takes it back.
 - `Pull`: give me this fraction of a shard's mass, at your next step boundary.
+- `Proposal`: these are some values of mine; move us towards each other, at your next step boundary. The answer is a
+  parcel of weight 0 (`gossip.pairs`).
 - `Pass`: nothing comes from me at this turn; do not wait for it.
 - `Hello`: this is who I am now; what you sent to my former lives is yours again.
 - `Fence`: the addressee's incarnation is dead to the sender of this; it must come back as a new one.
@@ -30,6 +32,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from gossip.codecs import Payload
+from gossip.codecs.topk import Sparse
 from gossip.mass import Values
 
 __all__ = [
@@ -48,6 +51,7 @@ __all__ = [
     "Parcel",
     "Pass",
     "Piece",
+    "Proposal",
     "Pull",
     "Refusal",
     "Roll",
@@ -79,6 +83,7 @@ class Parcel:
     #: Which turn of the sender's shard this is; the schedule counts in turns.
     turn: int
     shard: int
+    #: Above 0, the values are z; 0, they are x itself: something is moved, and no weight goes with it.
     weight: float
     values: Values
     #: The fraction of its own mass that the receiver shall send back: pairwise averaging. 0 for none.
@@ -93,6 +98,11 @@ class Parcel:
     def nbytes(self) -> int:
         """The bytes that are sent."""
         return int((self.values if self.payload is None else self.payload).nbytes)
+
+    @property
+    def factor(self) -> float:
+        """What the values are to be multiplied by to be x."""
+        return self.weight or 1.0
 
     @property
     def key(self) -> tuple[Address, Address, int]:
@@ -127,6 +137,23 @@ class Pull:
     turn: int
     shard: int
     fraction: float
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The origin offers some values of a shard for pairwise averaging. Lost, it is not repeated, as a pull."""
+
+    origin: Address
+    destination: Address
+    turn: int
+    shard: int
+    #: The origin's weight of the shard, and the fraction by which it wants to be moved.
+    weight: float
+    fraction: float
+    #: Where the values stand, and what they are said to be.
+    told: Sparse
+    #: That as it is sent.
+    payload: Payload
 
 
 @dataclass(frozen=True)
@@ -312,4 +339,5 @@ Message = (
     | Enter
     | Lack
     | Chunk
+    | Proposal
 )

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 
 from gossip import events
 from gossip.backoff import Backoff
+from gossip.blocks import is_finite
+from gossip.codecs import Unencodable
 from gossip.coding import Coding
 from gossip.errors import Reason, Rejected
 from gossip.events import Effect
@@ -25,6 +27,7 @@ from gossip.inbox import Ask, Inbox
 from gossip.ledger import Outbox, Received
 from gossip.mass import Mass, Snapshot, distance
 from gossip.messages import Ack, Address, Fence, Message, Parcel, Pass, Pull, Refusal, Roll, Settled, Shown
+from gossip.pairs import Pairs
 from gossip.policies.policy import Policy
 from gossip.resend import Resend
 from gossip.settings import Settings
@@ -36,6 +39,9 @@ __all__ = ["Traffic"]
 
 #: A push that the floor cuts to less than this part of the scheduled fraction is not worth its bytes.
 _WORTHWHILE = 0.25
+#: A parcel that was sent so often and not answered, or so many in a row that were answered and come again, are a sign
+#: that what is sent does not arrive.
+_IN_VAIN = 4
 #: Nobody honest is further ahead than this. Turns are followed, so a lie must not carry us out of their range.
 _TURNS_AHEAD = 1_000_000
 
@@ -65,7 +71,9 @@ class Traffic:
         #: While `measuring`, how far the last mass that was merged into each shard lay from our own; see `distance`.
         self.measuring = False
         self.gaps: dict[int, float] = {}
-        self.coding = Coding(settings.compress, settings.share, layout)
+        self.coding = Coding(settings.compress, settings.share, layout, policy)
+        #: What is exchanged instead of mass where only some values are; None: mass it is.
+        self._pairs = Pairs(self.coding.pairs, settings.resend_ceiling) if self.coding.pairs else None
         self._codec = Codec(settings.run, layout, settings.compress)
         self._window = 4 * layout.shards + 64
         self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
@@ -100,6 +108,8 @@ class Traffic:
         self._asks: dict[tuple[int, int], Ask] = {}
         #: The verdicts on what each neighbour, in its present incarnation, has sent.
         self._received: dict[Address, Received] = {}
+        if self._pairs is not None:
+            self._pairs.new_life()
 
     def _emit(self, effect: Effect) -> None:
         self._kinds.append(type(effect))
@@ -131,6 +141,40 @@ class Traffic:
                 ask = fraction if self.policy.pairwise else 0.0
                 self._dispatch(address, shard, turn, scale * fraction * weight, snapshot, ask, now)
         self._keep_the_rest(shard, snapshot, weight)
+
+    def _offer(self, pairs: Pairs, shard: int, turn: int, now: float) -> None:
+        """Offer some values to the neighbours of the turn."""
+        edges = self._edges(turn)
+        # Where there are several, not always the same one first: what it is offered the others are not.
+        for address, fraction in edges[turn % len(edges) :] + edges[: turn % len(edges)] if edges else ():
+            if self.view.fenced(address):
+                self._send(Fence(self.me, address))
+            elif not self._backoff.skip(address.rank, shard) and self._has_budget(address, shard):
+                weight, values = self.mass.weights[shard], self.mass.view(shard)
+                try:
+                    proposal = pairs.offer(self.me, address, turn, shard, weight, fraction, values, now)
+                except Unencodable:
+                    self._emit(events.NotFinite(shard))
+                    return
+                if proposal is not None:
+                    self._send(proposal)
+
+    def _move(self, pairs: Pairs, shard: int, now: float) -> None:
+        """Answer what others offer of a shard, those to whom nothing of it is on its way."""
+        for proposal in pairs.heard(shard):
+            to = proposal.origin
+            if self._farewell is not None or self.view.incarnation(to.rank) != to.incarnation or self.view.fenced(to):
+                pairs.drop(proposal)
+            elif self._has_budget(to, shard):
+                pairs.drop(proposal)
+                try:
+                    moved = pairs.move(proposal, self.mass.view(shard), self.mass.weights[shard], now)
+                except Unencodable:
+                    if not is_finite(self.mass.view(shard)):
+                        self._emit(events.NotFinite(shard))
+                    continue
+                self.mass.move(shard, moved.values, -1)
+                self._post(to, shard, proposal.turn, 0.0, moved, 0.0, now)
 
     def _keep_the_rest(self, shard: int, snapshot: Snapshot | None, weight: float) -> None:
         """Keep what rounding took off the values that went out; ``weight`` is what was held before."""
@@ -209,6 +253,8 @@ class Traffic:
                 entry.attempts += 1
                 entry.resend_at = now + self._resend.after(entry.parcel.destination.rank, entry.attempts)
                 self._send(entry.parcel)
+                if entry.attempts % _IN_VAIN == 0:
+                    self._emit(events.Unanswered(entry.parcel.destination))
 
     def _is_absurd(self, turn: int, shard: int) -> bool:
         return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
@@ -226,11 +272,15 @@ class Traffic:
             received.add(parcel.sequence, verdict)
             if verdict:
                 self.inbox.add(parcel, answer=parcel.ask > 0)
+                if self._pairs is not None and not parcel.weight:
+                    self._pairs.answered(parcel)
                 self._emit(events.Booked(parcel))
                 if self._open and self._merges:
                     self._merge_due(parcel.shard, now)
             else:
                 self._emit(events.Refused(parcel))
+        elif received.repeated() % _IN_VAIN == 0:
+            self._emit(events.Unanswered(parcel.origin))
         answer = Ack if verdict else Refusal
         self._send(answer(self.me, parcel.origin, parcel.sequence))
 
@@ -242,11 +292,12 @@ class Traffic:
 
     def _has_room(self, parcel: Parcel) -> bool:
         """Whether the parcel may be booked. What is on its way counts as well: it may all come back to us."""
+        if self._farewell is not None or not self.inbox.room(parcel):
+            return False
         shard = parcel.shard
         own = self.mass.weights[shard] + self.inbox.weight(shard) + self.outbox.weight(shard)
-        weight = own + parcel.weight
-        fits = weight <= self.settings.weight_cap * self._fair and self.inbox.room(parcel)
-        return fits and self._farewell is None
+        # What has no weight lifts nobody, whatever is held.
+        return not parcel.weight or own + parcel.weight <= self.settings.weight_cap * self._fair
 
     def _merge_all(self, now: float) -> None:
         for shard in range(self.mass.layout.shards):
@@ -256,11 +307,16 @@ class Traffic:
         for key in [key for key in self._asks if key[1] == shard]:
             self._answer(shard, self._asks.pop(key), now)
         for pile in self.inbox.due(shard, self.turns[shard]):
+            if not pile.weight:
+                self.mass.move(shard, pile.values)
+                continue
             if self.measuring:
                 self.gaps[shard] = distance(self.mass.view(shard), pile.values)
             for ask in pile.asks:
                 self._answer(shard, ask, now)
             self.mass.merge(shard, pile.values, pile.weight)
+        if self._pairs is not None:
+            self._move(self._pairs, shard, now)
 
     # Answers
 

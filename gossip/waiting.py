@@ -20,6 +20,9 @@ class Waiting:
         self._lateness = Lateness()
         self._step_time = Estimate()
         self._step_began: float | None = None
+        self._step_ended: float | None = None
+        #: Seconds between steps, in all: exchanging, and waiting for others.
+        self.waited = 0.0
         #: When each shard's recent turns were pushed.
         self._pushed: list[deque[tuple[int, float]]] = [deque(maxlen=_TURNS_REMEMBERED) for _ in range(shards)]
         #: The latest turn that has arrived from (rank, shard).
@@ -52,9 +55,12 @@ class Waiting:
     def step_began(self, now: float) -> None:
         """Note that the trainer started a step."""
         self._step_began = now
+        if self._step_ended is not None:
+            self.waited += now - self._step_ended
 
     def step_ended(self, now: float) -> None:
         """Note that the trainer ended a step: our own pace is the measure of patience."""
+        self._step_ended = now
         if self._step_began is not None:
             self._step_time.add(now - self._step_began)
 

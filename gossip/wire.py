@@ -8,7 +8,7 @@
     header    [version, run, kind, origin rank, origin incarnation, destination rank, destination incarnation,
                ... then by kind]
     parcel    ... sequence, turn, shard, weight, ask, dtype, length of the body in bytes, codec (empty: the values as
-              they are; docs/compression.md has the others)
+              they are; docs/compression.md has the others). The weight is 0 exactly if the codec is topk-pair
     ack       ... sequence
     refusal   ... sequence
     pass      ... turn, shard
@@ -24,6 +24,7 @@
     want      ... piece
     piece     ... piece, pieces, turn, dtype ("uint8" for the annex), length of the body in bytes
     enter, lack, chunk    see `gossip.chunk_frames`
+    proposal              see `gossip.pair_frames`
 
 Everything that arrives is hostile until shown otherwise. Lengths are checked before anything is decoded, msgpack is
 given hard limits, every field is checked for its exact type and range, and values are views of the received
@@ -41,7 +42,7 @@ import msgpack
 import numpy as np
 import xxhash
 
-from gossip import chunk_frames
+from gossip import chunk_frames, pair_frames
 from gossip.blocks import Values, inspect
 from gossip.coding import trusted
 from gossip.endpoint import Endpoint
@@ -63,6 +64,7 @@ from gossip.messages import (
     Parcel,
     Pass,
     Piece,
+    Proposal,
     Pull,
     Refusal,
     Roll,
@@ -70,12 +72,13 @@ from gossip.messages import (
     Shown,
     Want,
 )
+from gossip.pair_coding import PairCoding
 
 __all__ = ["ANNEX_BYTES", "HEADER_LIMIT", "NEWS_LIMIT", "SHOWN_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
 
 Buffer = bytes | bytearray | memoryview
 
-VERSION = 4
+VERSION = 5
 #: No header is longer than this.
 HEADER_LIMIT = 256
 _CHECKSUM = 8
@@ -108,7 +111,8 @@ _INT_LIMIT = 2**53
     _ENTER,
     _LACK,
     _CHUNK,
-) = range(18)
+    _PROPOSAL,
+) = range(19)
 _COMMON = 7
 _FIELDS = {
     _PARCEL: _COMMON + 8,
@@ -129,8 +133,9 @@ _FIELDS = {
     _ENTER: _COMMON + 8,
     _LACK: _COMMON + 3,
     _CHUNK: _COMMON + 6,
+    _PROPOSAL: _COMMON + 7,
 }
-_WITH_BODY = (_PARCEL, _NEWS, _PIECE, _ROLL, _LOOK, _SHOWN, _LACK, _CHUNK)
+_WITH_BODY = (_PARCEL, _NEWS, _PIECE, _ROLL, _LOOK, _SHOWN, _LACK, _CHUNK, _PROPOSAL)
 
 assert sys.byteorder == "little", "values go over the wire as they are in memory, which must be little-endian"
 
@@ -148,6 +153,7 @@ class Codec:
         """
         self._run = run
         self._codec = codec
+        self._pairs = None if not codec else PairCoding.parse(codec)
         self._layout = layout
         self._dtypes = [dtype.name for dtype in layout.dtypes]
 
@@ -175,6 +181,10 @@ class Codec:
                 message.codec,
             ]
             return _sealed(common + more, values, message.seal)
+        if isinstance(message, Proposal):
+            assert self._pairs is not None, "only where pairs exchange some values"
+            more, offer = pair_frames.encoded(message, self._layout, self._pairs)
+            return _sealed(common + more, offer)
         if isinstance(message, Piece):
             values = message.values.view(np.uint8).data
             more = [message.piece, message.pieces, message.turn, message.values.dtype.name, len(values)]
@@ -239,6 +249,9 @@ class Codec:
             return Want(origin, destination, _count(fields[7], "piece", origin.rank))
         if kind == _PIECE:
             return self._piece(origin, destination, fields[_COMMON:], body, seal)
+        if kind == _PROPOSAL:
+            more = fields[_COMMON:], body, seal, self._layout, self._pairs, WEIGHT_LIMIT
+            return pair_frames.decoded(origin, destination, *more)
         if kind == _PULL:
             turn, shard = _count(fields[7], "turn", origin.rank), self._shard(fields[8], origin.rank)
             if type(fields[9]) is not float or not 0 < fields[9] < 1:
@@ -265,9 +278,10 @@ class Codec:
             values = self._values(origin.rank, shard, dtype, length, body, seal)
         else:
             values = self._decoded(origin.rank, shard, dtype, length, codec, body, seal)
-        if type(weight) is not float or not 0 < weight <= WEIGHT_LIMIT:
+        moves = self._pairs is not None and codec == self._pairs.spelled
+        if type(weight) is not float or not (weight == 0 if moves else 0 < weight <= WEIGHT_LIMIT):
             raise Rejected(Reason.WEIGHT, f"a weight of {weight!r:.40}", origin.rank)
-        if type(ask) is not float or not 0 <= ask < 1:
+        if type(ask) is not float or not (ask == 0 if moves else 0 <= ask < 1):
             raise Rejected(Reason.MALFORMED, f"asks for {ask!r:.40} of our mass", origin.rank)
         return Parcel(
             origin,
@@ -359,6 +373,7 @@ _KINDS: dict[type, int] = {
     Enter: _ENTER,
     Lack: _LACK,
     Chunk: _CHUNK,
+    Proposal: _PROPOSAL,
 }
 _BARE: dict[int, type[Hello] | type[Fence] | type[Settled]] = {
     _HELLO: Hello,

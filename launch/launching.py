@@ -61,9 +61,9 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     schedule = topologies.parse(options.topology, n, seed=options.seed)
     policy = policies.parse(options.algorithm)
     policy.check(schedule)
+    check_codec(options.compress, policy)
     check_settings(policy, options.share, options.compress)
     presets.preset(options.preset or "lan")
-    check_codec(options.compress)
     faults = parse_faults(options.fault, n, seed=options.seed)
     parse_stragglers(options.straggler, n)
     if options.tensorboard and any(seat.host.is_local for seat in seats):

@@ -58,7 +58,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="shards pushed per step, as in 25%% (default: all)",
     )
     add("--weight-floor", type=float, metavar="W", help="least weight a peer keeps (default: 0.3; 0: pure push-sum)")
-    add("--compress", default="none", metavar="NAME", help="none, bf16, fp16, int8, int4 or auto (default: none)")
+    add("--compress", default="none", metavar="NAME", help="none, bf16, fp16, int8, topk-pair, auto... (default: none)")
     add("--weight-cap", type=float, metavar="W", help="most weight a peer accepts (default: 3)")
     _add_network(parser.add_argument_group("the network"))
     _add_faults(parser.add_argument_group("what befalls it (each may be given several times)"))

@@ -52,7 +52,7 @@ class Averaging(Collective):
         if not self._takes_part:
             self._synchronize()
         self._gradients.gather()
-        reduced = self._engine.reduce(self._gradients.values)
+        reduced = self._engine.reduce(self._gradients.values, self._gradients.count)
         self._take_over()
         if reduced.finite:
             self._gradients.scatter()

@@ -343,10 +343,10 @@ class Engine:
         adopted, self._adopted = self._adopted, None
         return adopted
 
-    def reduce(self, values: Values) -> events.Reduced:
-        """Replace the vector by what all get of everybody's."""
+    def reduce(self, values: Values, lossy: int = 0) -> events.Reduced:
+        """Replace the vector by what all get of everybody's; of so many, from the first on, as a codec carries it."""
         self._check()
-        return self.driver.reduce(values, self._check)
+        return self.driver.reduce(values, self._check, lossy)
 
     def meet(self, timeout: float, act: Callable[[], None]) -> bool:
         """Wait until all are here, act, and wait until all have; return whether all came in time."""

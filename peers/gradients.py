@@ -25,6 +25,8 @@ class Gradients:
         self._flat = FlatTensors([*self._parameters, *self._buffers], more=len(self._parameters))
         #: The vector as the core sees it: the same memory.
         self.values: Values = self._flat.values
+        #: How many of them are gradients: the first ones, and all that a codec may touch.
+        self.count = sum(parameter.numel() for parameter in self._parameters)
 
     @torch.no_grad()
     def gather(self) -> None:

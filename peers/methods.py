@@ -16,16 +16,17 @@ __all__ = ["fit"]
 
 
 def fit(
-    policy: Policy, model: torch.nn.Module, optimizer: torch.optim.Optimizer, shard_bytes: int
+    policy: Policy, model: torch.nn.Module, optimizer: torch.optim.Optimizer, shard_bytes: int, share: float = 1.0
 ) -> tuple[Replica, Method]:
     """Make the model a replica, and return it with what the policy does to it."""
     if policy.momentum != "own":
         require_momentum(policy.momentum, optimizer)
     if policy.momentum == "mixed":
         zeros = zeros_for(model, optimizer)
-        replica = Replica(model, shard_bytes, {f"momentum of {name}": buffer for name, (_, buffer) in zeros.items()})
+        also = {f"momentum of {name}": buffer for name, (_, buffer) in zeros.items()}
+        replica = Replica(model, shard_bytes, also, share)
         return replica, MixedMomentum(Buffers(optimizer, dict(zeros.values())))
-    replica = Replica(model, shard_bytes)
+    replica = Replica(model, shard_bytes, share=share)
     if policy.momentum == "quasi-global":
         return replica, QuasiGlobal(replica, optimizer)
     if policy.outer is not None:

@@ -48,8 +48,6 @@ _LOOPS_TOLD = 4
 _REPORT_EVERY = 0.25
 #: What a line of the metrics holds in any case.
 _METRICS = frozenset(["bytes_received", "bytes_sent", "seconds", "step", "wait_seconds", "weight"])
-#: Bytes of a shard where only a share of them is pushed per step.
-_FINE = 1 << 20
 #: Seconds that parcels have for being answered when a peer ends.
 _FLUSH = 2.0
 
@@ -189,9 +187,8 @@ class Peer:
             raise PeerError("a peer has one replica, and it is attached already")
         if self._closed:
             raise PeerError("this peer has ended: attach inside of its with statement")
-        # A share of the shards needs several of them.
-        shard_bytes = self._preset.shard_bytes if self._setup.share == 1 else min(self._preset.shard_bytes, _FINE)
-        replica, method = fit(policies.parse(self._setup.algorithm), model, optimizer, shard_bytes)
+        policy = policies.parse(self._setup.algorithm)
+        replica, method = fit(policy, model, optimizer, self._preset.shard_bytes, self._setup.share)
         self._saving = Saving(
             self._setup, model, optimizer, method, dict(also or {}), self._records.directory, self._tell
         )

@@ -19,6 +19,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from gossip.errors import SettingsError
 from gossip.mass import BFLOAT16, SHARD_BYTES, Layout, Part, Values
+from peers.fineness import shard_limit
 from peers.storable import copy_to_cpu
 
 __all__ = ["Replica"]
@@ -33,7 +34,11 @@ class Replica:
     """One model, laid out flat."""
 
     def __init__(
-        self, model: torch.nn.Module, shard_bytes: int = SHARD_BYTES, also: Mapping[str, torch.Tensor] | None = None
+        self,
+        model: torch.nn.Module,
+        shard_bytes: int = SHARD_BYTES,
+        also: Mapping[str, torch.Tensor] | None = None,
+        share: float = 1.0,
     ) -> None:
         """Move the model's mixed tensors into flat vectors.
 
@@ -41,6 +46,7 @@ class Replica:
             model: the model.
             shard_bytes: the most that a shard may take.
             also: tensors that are none of the model's and are mixed all the same, by name.
+            share: of the shards, that is pushed per step: there have to be enough of them.
         """
         mixed, self._rest = _sorted_out(model)
         if not mixed:
@@ -59,7 +65,8 @@ class Replica:
         self._stream: torch.cuda.Stream | None = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
         #: The vectors as the core sees them: the same memory on the CPU.
         self.arrays: Sequence[Values] = [_as_array(host) for host in self._hosts]
-        self.layout = Layout(tuple(Part.cut(array.size, shard_bytes, array.dtype) for array in self.arrays))
+        limit = shard_limit(sum(array.nbytes for array in self.arrays), share, shard_bytes)
+        self.layout = Layout(tuple(Part.cut(array.size, limit, array.dtype) for array in self.arrays))
         self._shards = list(self._cut(self._flats))
         #: What two models must have in common to be mixed: names, shapes and kinds of all tensors; and a hash of it.
         self.lines = [(name, _described(tensor)) for name, tensor in mixed]

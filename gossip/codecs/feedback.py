@@ -6,6 +6,8 @@ was ever given, so nothing is lost, only late. Signs and sparse codecs need it t
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,7 +15,32 @@ from gossip.blocks import Values
 from gossip.codecs.codec import WIDE, Buffer, Codec, Payload, largest
 from gossip.errors import SettingsError
 
-__all__ = ["ErrorFeedback", "narrowed"]
+__all__ = ["Compensated", "ErrorFeedback", "compensated", "narrowed"]
+
+
+class Compensated(NamedTuple):
+    """A payload, the values that its receiver decodes, and what is left for the next one."""
+
+    payload: Payload
+    carried: Values
+    residual: Values
+
+
+def compensated(
+    codec: Codec, values: Values, residual: Values, dtype: np.dtype[np.generic], keys: tuple[int, ...]
+) -> Compensated:
+    """Encode values together with a residual, which is left as it is: whoever sends the payload takes the new one.
+
+    Raises:
+        Unencodable: for NaN and infinity.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = residual + values.astype(residual.dtype, copy=False)
+    # Sent as a copy: `none` gives out a view, and the total is taken apart here.
+    payload = codec.encode(narrowed(total, dtype), keys=keys, latest=values)
+    carried = codec.decode(payload, total.size, dtype)
+    total -= carried
+    return Compensated(payload, carried, total)
 
 
 class ErrorFeedback:
@@ -43,12 +70,7 @@ class ErrorFeedback:
         """
         if values.shape != self.residual.shape:
             raise SettingsError(f"the residual is of {self.residual.size} values, not {values.shape}")
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = self.residual + values.astype(self.residual.dtype, copy=False)
-        # Sent as a copy: `none` gives out a view, and the total is taken apart here.
-        payload = self.codec.encode(narrowed(total, self.dtype), keys=keys, latest=values)
-        total -= self.codec.decode(payload, total.size, self.dtype)
-        self.residual = total
+        payload, _, self.residual = compensated(self.codec, values, self.residual, self.dtype, keys)
         return payload
 
     def take_back(self, payload: Buffer) -> None:

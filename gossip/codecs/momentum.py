@@ -12,6 +12,8 @@ what arrives then steps without momentum of its own.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +22,52 @@ from gossip.codecs.codec import WIDE, Codec, Payload
 from gossip.codecs.feedback import narrowed
 from gossip.errors import SettingsError
 
-__all__ = ["MomentumCorrection"]
+__all__ = ["Corrected", "MomentumCorrection", "check_correction", "corrected"]
+
+
+class Corrected(NamedTuple):
+    """A payload, the values that its receiver decodes, and velocity and residual for the next one."""
+
+    payload: Payload
+    carried: Values
+    velocity: Values
+    residual: Values
+
+
+def check_correction(codec: Codec, momentum: float) -> None:
+    """Raise a `SettingsError` unless the codec is one that momentum can be corrected for, by so much."""
+    if codec.quantises:
+        raise SettingsError(
+            f"momentum correction is for sparse codecs, not {codec.name}, which sends every value and so would end all "
+            "momentum; use topk or adacomp"
+        )
+    if not 0 <= momentum < 1:
+        raise SettingsError(f"momentum is from 0 to below 1, not {momentum}")
+
+
+def corrected(
+    codec: Codec,
+    gradient: Values,
+    velocity: Values,
+    residual: Values,
+    momentum: float,
+    dtype: np.dtype[np.generic],
+    keys: tuple[int, ...],
+) -> Corrected:
+    """Encode a gradient by the formulas above; velocity and residual are left as they are.
+
+    Raises:
+        Unencodable: for NaN and infinity.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        velocity = momentum * velocity
+        velocity += gradient
+        total = residual + velocity
+    payload = codec.encode(narrowed(total, dtype), keys=keys, latest=velocity)
+    carried = codec.decode(payload, total.size, dtype)
+    velocity[carried != 0] = 0
+    total -= carried
+    return Corrected(payload, carried, velocity, total)
 
 
 class MomentumCorrection:
@@ -40,10 +87,7 @@ class MomentumCorrection:
             momentum: what is left of the velocity after a step, from 0 to below 1.
             dtype: the kind that the receiver decodes to.
         """
-        if codec.quantises:
-            raise SettingsError(f"momentum correction is for sparse codecs, not {codec.name}")
-        if not 0 <= momentum < 1:
-            raise SettingsError(f"momentum is from 0 to below 1, not {momentum}")
+        check_correction(codec, momentum)
         self.codec = codec
         self.momentum = momentum
         self.dtype = np.dtype(dtype)
@@ -59,13 +103,6 @@ class MomentumCorrection:
         """
         if gradient.shape != self.residual.shape:
             raise SettingsError(f"the residual is of {self.residual.size} values, not {gradient.shape}")
-        with np.errstate(over="ignore", invalid="ignore"):
-            velocity = self.momentum * self.velocity
-            velocity += gradient
-            total = self.residual + velocity
-        payload = self.codec.encode(narrowed(total, self.dtype), keys=keys, latest=velocity)
-        sent = self.codec.decode(payload, total.size, self.dtype)
-        velocity[sent != 0] = 0
-        total -= sent
-        self.velocity, self.residual = velocity, total
-        return payload
+        found = corrected(self.codec, gradient, self.velocity, self.residual, self.momentum, self.dtype, keys)
+        self.velocity, self.residual = found.velocity, found.residual
+        return found.payload

@@ -9,7 +9,7 @@ the sender's to keep: Lin et al. 2018 ("Deep gradient compression", arXiv:1712.0
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from gossip.codecs.walk import Rows, saturated
 from gossip.errors import Reason, Rejected, SettingsError
 from gossip.fault_grammar import parse_share
 
-__all__ = ["TopK"]
+__all__ = ["Sparse", "TopK", "places_of_largest"]
 
 #: One of so many values is in the sample, and the guess lets so many times k pass.
 _SAMPLED = 64
@@ -33,6 +33,13 @@ _MARGIN = 1.25
 _VALUES: dict[str, type[Plain] | type[BF16] | type[FP16] | type[Int8] | type[Int4]] = {
     codec.name: codec for codec in (Plain, BF16, FP16, Int8, Int4)
 }
+
+
+class Sparse(NamedTuple):
+    """Some values of a shard and where they stand, increasing."""
+
+    places: Places
+    values: Values
 
 
 class TopK(Codec):
@@ -44,9 +51,9 @@ class TopK(Codec):
     def __init__(self, *, share: float | str = "1%", values: str = "none") -> None:
         self.share = parse_share(share) if isinstance(share, str) else share
         if not 0 < self.share <= 1:
-            raise SettingsError(f"topk: share is what is sent, above 0% and at most 100%, not {share}")
+            raise SettingsError(f"{self.name}: share is what is sent, above 0% and at most 100%, not {share}")
         if values not in _VALUES:
-            raise SettingsError(f"topk: values is what they are sent as: {', '.join(_VALUES)}; not {values!r}")
+            raise SettingsError(f"{self.name}: values is what they are sent as: {', '.join(_VALUES)}; not {values!r}")
         self.values = values
         self._inner = _VALUES[values]()
 
@@ -64,9 +71,18 @@ class TopK(Codec):
         if values.size and not is_finite(values):
             raise Unencodable("NaN or infinity among the values")
         places = _largest(values, self.kept(values.size))
-        return np.concatenate([*write_places(places, values.size), self._inner.encode(values[places])])
+        return self.encode_some(Sparse(places, values[places]), values.size)
 
-    def _decode(self, payload: Payload, count: int, dtype: np.dtype[Any]) -> Values:
+    def encode_some(self, some: Sparse, count: int) -> Payload:
+        """Return the payload of as many values as are sent of ``count``, whatever they were chosen by.
+
+        Raises:
+            Unencodable: for NaN and infinity.
+        """
+        return np.concatenate([*write_places(some.places, count), self._inner.encode(some.values)])
+
+    def decode_some(self, payload: Payload, count: int, dtype: np.dtype[Any]) -> Sparse:
+        """Return what was sent of a shard of ``count`` values, all finite, or raise `Rejected`."""
         need_length(payload, self.size(count, dtype))
         k, head = self.kept(count), COUNT_BYTES * pages(count)
         counts = read_counts(payload[:head], count)
@@ -74,19 +90,28 @@ class TopK(Codec):
             raise Rejected(Reason.SHAPE, f"{int(counts.sum())} values instead of {k}")
         middle = head + PLACE_BYTES * k
         places = read_places(payload[head:middle], counts, count)
-        sent = self._inner.decode(payload[middle:], k, dtype)
+        # A copy: it stands where values of more than a byte may, and keeps no frame alive.
+        return Sparse(places, self._inner.decode(payload[middle:].copy(), k, dtype))
+
+    def _decode(self, payload: Payload, count: int, dtype: np.dtype[Any]) -> Values:
+        places, values = self.decode_some(payload, count, dtype)
         out = np.zeros(count, dtype)
-        out[places] = sent
+        out[places] = values
         return out
 
 
 def _largest(values: Values, k: int) -> Places:
     """Return the places of the k largest values, increasing."""
-    if not k:
-        return np.empty(0, np.int64)
     sizes = np.empty(values.size, WIDE)
     saturated(values, sizes)
     np.abs(sizes, out=sizes)
+    return places_of_largest(sizes, k)
+
+
+def places_of_largest(sizes: Rows, k: int) -> Places:
+    """Return the places of the k largest sizes, increasing; of equal ones at the edge the first."""
+    if not k:
+        return np.empty(0, np.int64)
     edge = _kth_largest(sizes, k)
     places = np.flatnonzero(sizes >= edge)
     surplus = places.size - k

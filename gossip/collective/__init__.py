@@ -1,7 +1,8 @@
 """Exchanges that need everybody, or a centre: the contrast to gossip, sans-I/O like the core.
 
-`plans` says who sends which part of a vector to whom, `attempt` carries one such plan out, `reduction` makes one
-average after the other of it, among whoever is there, and `server` is the exchange with a centre.
+`plans` says who sends which part of a vector to whom, `attempt` carries one such plan out, `coded` averages through a
+codec, `reduction` makes one average after the other of either, among whoever is there, and `server` is the exchange
+with a centre.
 """
 
 from gossip.collective.exchange import Exchange

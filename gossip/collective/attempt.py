@@ -94,6 +94,11 @@ class Attempt:
         self._early: dict[tuple[int, int], Values] = {}
 
     @property
+    def divisor(self) -> int:
+        """What the values of `sums` are to be divided by."""
+        return self.n
+
+    @property
     def finished(self) -> bool:
         """Whether all cells hold the sum."""
         return not self._open
@@ -103,9 +108,11 @@ class Attempt:
         for cell in range(len(self._programs)):
             yield from self._advance(cell)
 
-    def arrived(self, sender: int, step: int, cell: int, values: Values) -> Iterator[Outgoing]:
+    def arrived(self, sender: int, step: int, cell: int, body: Values) -> Iterator[Outgoing]:
         """Take a cell in, if it is one that is still to come, and do what that allows."""
-        if 0 <= cell < len(self._programs) and values.size == self.bounds[cell + 1] - self.bounds[cell]:
+        itemsize = self._own.itemsize
+        if 0 <= cell < len(self._programs) and body.nbytes == itemsize * (self.bounds[cell + 1] - self.bounds[cell]):
+            values = body.view(self._own.dtype)
             to_come = self._programs[cell][self._done[cell] :]
             if any(op.step == step and op.other == sender and not op.sends for op in to_come):
                 self._early[step, cell] = values

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gossip.blocks import Values
 from gossip.messages import Chunk, Subject
 
-__all__ = ["AT_A_TIME", "Fetch"]
+__all__ = ["AT_A_TIME", "Fetch", "state_part", "state_parts"]
 
 #: Parts that are asked for, and given, at a time: enough to keep a link busy, few enough to bound what lies around.
 AT_A_TIME = 32
+#: The state goes in parts of this size.
+_STATE_BYTES = 1 << 20
+
+
+def state_parts(state: bytes) -> int:
+    """Return how many parts a state has."""
+    return max(1, -(-len(state) // _STATE_BYTES))
+
+
+def state_part(state: bytes, index: int) -> Values:
+    """Return one of them."""
+    return np.frombuffer(state, np.uint8)[index * _STATE_BYTES : (index + 1) * _STATE_BYTES]
 
 
 class Fetch:

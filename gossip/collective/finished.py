@@ -1,4 +1,4 @@
-"""The sum that a round ended with, kept for those who have not finished it yet."""
+"""The sum, or the mean, that a round ended with, kept for those who have not finished it yet."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from gossip.blocks import Values, is_finite
-from gossip.collective.attempt import Attempt, piece_elements
+from gossip.collective.attempt import piece_elements
+from gossip.collective.attempts import AnyAttempt
 
 __all__ = ["Finished"]
 
 
 class Finished:
-    """A sum of so many vectors, in parts that follow each other; and the attempt that it comes from, if it is ours."""
+    """What so many vectors have come to, in parts that follow each other; and the attempt, if it is ours."""
 
     def __init__(
         self,
@@ -23,12 +24,14 @@ class Finished:
         count: int,
         bounds: Sequence[int],
         values: Sequence[Values],
+        divisor: int,
         digest: int = -1,
         places: Sequence[int] = (),
-        attempt: Attempt | None = None,
+        attempt: AnyAttempt | None = None,
     ) -> None:
         self.round = number
         self.count = count
+        self._divisor = divisor
         self._bounds = bounds
         self._values = values
         #: The round and the group in which it was computed here.
@@ -37,19 +40,19 @@ class Finished:
         self.attempt = attempt
 
     @classmethod
-    def computed(cls, number: int, digest: int, places: Sequence[int], attempt: Attempt) -> Finished:
+    def computed(cls, number: int, digest: int, places: Sequence[int], attempt: AnyAttempt) -> Finished:
         """Keep what an attempt has come to."""
         bounds, values = attempt.sums()
-        return cls(number, attempt.n, bounds, values, digest, places, attempt)
+        return cls(number, attempt.n, bounds, values, attempt.divisor, digest, places, attempt)
 
     @classmethod
-    def fetched(cls, number: int, count: int, parts: Sequence[Values], dtype: np.dtype[Any]) -> Finished:
+    def fetched(cls, number: int, count: int, divisor: int, parts: Sequence[Values], dtype: np.dtype[Any]) -> Finished:
         """Keep what another one has come to, from the bytes of its parts."""
         values = [np.frombuffer(part.tobytes(), dtype) for part in parts]
         bounds = [0]
         for one in values:
             bounds.append(bounds[-1] + one.size)
-        return cls(number, count, bounds, values)
+        return cls(number, count, bounds, values, divisor)
 
     @property
     def size(self) -> int:
@@ -58,7 +61,7 @@ class Finished:
 
     def write(self, out: Values) -> bool:
         """Write the mean, to the bit as `Attempt.finish` does; return whether it is finite."""
-        factor = out.dtype.type(1 / self.count)
+        factor = out.dtype.type(1 / self._divisor)
         finite = True
         with np.errstate(over="ignore", invalid="ignore"):
             for start, values in zip(self._bounds, self._values, strict=False):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from gossip import codecs
+from gossip.collective.attempts import Attempts
 from gossip.collective.exchange import Exchange
 from gossip.collective.reduction import Reduction
+from gossip.collective.residuals import Residuals
 from gossip.collective.server import ParameterServer
 from gossip.errors import SettingsError
 from gossip.mass import Mass
@@ -13,11 +16,40 @@ from gossip.settings import Settings
 
 __all__ = ["check_settings", "exchange_of"]
 
+#: No codec.
+_PLAIN = ("", "none")
+
 
 def check_settings(policy: Policy, share: float, compress: str) -> None:
-    """Raise an error if a setting for the pushing of mass is given to a policy that pushes none."""
-    if policy.collective and (share != 1 or compress not in ("", "none")):
-        raise SettingsError(f"{policy.name} moves no mass: share and compress are for algorithms that push it")
+    """Raise an error if a policy that pushes no mass is told what it cannot do; one that does may be told anything."""
+    if not policy.collective:
+        return
+    if share != 1:
+        raise SettingsError(f"{policy.name} moves no mass: share is for algorithms that push it")
+    if policy.collective == "server" and compress not in _PLAIN:
+        raise SettingsError(
+            f"{policy.name} sends moves and models as they are: compress is for allreduce and algorithms that push mass"
+        )
+    if policy.collective == "reduction":
+        _residuals(policy, compress)
+
+
+def _residuals(policy: Policy, compress: str) -> Residuals | None:
+    """Return what the codec that gradients go through needs; None: they go as they are."""
+    correction, plan = getattr(policy, "correction", 0.0), getattr(policy, "plan", "auto")
+    if compress in _PLAIN:
+        if correction:
+            raise SettingsError(f"{policy.name}: correction is for sparse codecs: say compress topk, or adacomp")
+        return None
+    if compress == "auto":
+        raise SettingsError(
+            f"{policy.name} waits for everybody in any case, so nothing is measured: name a codec, such as int8"
+        )
+    if plan != "auto":
+        raise SettingsError(
+            f"{policy.name}: with a codec each part goes to its owner and back, by no plan: leave plan={plan} out"
+        )
+    return Residuals(codecs.parse(compress), correction)
 
 
 def exchange_of(policy: Policy, me: Address, mass: Mass, settings: Settings) -> Exchange | None:
@@ -29,8 +61,7 @@ def exchange_of(policy: Policy, me: Address, mass: Mass, settings: Settings) -> 
         return ParameterServer(me, mass.pool, first=settings.resend_first, ceiling=settings.resend_ceiling)
     return Reduction(
         me,
-        mass.pool,
-        kind=getattr(policy, "plan", "auto"),
+        Attempts(mass.pool, getattr(policy, "plan", "auto"), _residuals(policy, settings.compress)),
         first=settings.resend_first,
         ceiling=settings.resend_ceiling,
         # Gradients of half precision are summed in single.

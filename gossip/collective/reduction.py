@@ -27,6 +27,10 @@ Everybody waits for the slowest, which is the nature of the method, but for nobo
 **NaN and infinity** in one vector make the average of all not finite, in the same places for everybody, since all have
 the same bits. `Reduced` says so, and all can leave the step out.
 
+**Compression.** With a codec the group has no plan but parts that each have an owner (`gossip.collective.coded`), and
+each peer remembers what it did not send (`gossip.collective.residuals`), which changes when a round is over, and not
+before. A result that a peer is given counts what it put in with its last attempt: it worked at none since.
+
 Memory: what is sent and kept is at most the cells of this round and of the last, a vector each; what has come before
 its time, at most ``early_bytes``.
 """
@@ -35,48 +39,39 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-
-import numpy as np
+from contextlib import suppress
 
 from gossip import events
 from gossip.blocks import Values
-from gossip.collective.attempt import Attempt, Outgoing, piece_elements
+from gossip.collective.attempt import Outgoing, piece_elements
+from gossip.collective.attempts import AnyAttempt, Attempts
+from gossip.collective.early import Early
 from gossip.collective.exchange import Call, Said
-from gossip.collective.fetch import AT_A_TIME, Fetch
+from gossip.collective.fetch import AT_A_TIME, Fetch, state_part, state_parts
 from gossip.collective.finished import Finished
 from gossip.collective.group import Group, Seat, Seats, Stand
-from gossip.collective.plans import choose
-from gossip.errors import InvariantError
+from gossip.errors import InvariantError, Rejected
 from gossip.messages import Address, Chunk, Enter, Lack, Subject
-from gossip.pool import Pool
 
 __all__ = ["Reduction"]
-
-#: The state goes in chunks of this size.
-_STATE_BYTES = 1 << 20
 
 
 class Reduction:
     """One peer's part in the reductions."""
 
-    def __init__(
-        self, me: Address, pool: Pool, *, kind: str = "auto", first: float, ceiling: float, early_bytes: int
-    ) -> None:
+    def __init__(self, me: Address, attempts: Attempts, *, first: float, ceiling: float, early_bytes: int) -> None:
         """Take part from the first `Synchronize` on.
 
         Args:
             me: this peer. Founders, in their life 0, are waited for by each other from the start.
-            pool: where the memory of what is sent comes from.
-            kind: the kind of plan; auto: the cheapest.
+            attempts: how rounds are worked at.
             first: seconds until what is lacking is asked for.
             ceiling: the most of them.
             early_bytes: what may lie here before its time.
         """
         self._me = me
-        self._pool = pool
-        self._kind = kind
+        self._attempts = attempts
         self._first, self._ceiling = first, ceiling
-        self._early_bytes = early_bytes
         self._seats = Seats()
         self._seat = Seat(me.incarnation, 0, me.incarnation == 0)
         #: A founder that has not come to its first `Synchronize` has nothing to say yet.
@@ -91,15 +86,15 @@ class Reduction:
         self._entering = False
         self._fetch: Fetch | None = None
         self._pending: Values | None = None
+        self._lossy = 0
         #: Whether the trainer makes its step, so that it has no state to hand out: from `Reduced` to its next call.
         self._moving = False
-        self._attempt: Attempt | None = None
+        self._attempt: AnyAttempt | None = None
         self._last: Finished | None = None
         #: The state of the coming round, as bytes, if somebody has asked for it or we have just taken it over.
         self._state: bytes | None = None
         self._state_asked: dict[int, Lack] = {}
-        #: What has come before its time: origin's rank, round, step, cell.
-        self._early: dict[tuple[int, int, int, int], Values] = {}
+        self._early = Early(early_bytes)
         self._out: deque[Said | events.Effect] = deque()
         self._again_at = 0.0
         self._interval = first
@@ -136,10 +131,10 @@ class Reduction:
                 self._mute = False
                 self._take_part(False)
                 self._out.append(events.Withdrawn())
-            case events.Reduce(values):
+            case events.Reduce(values, lossy):
                 if self._pending is not None or not self._seat.active or values.ndim != 1 or not values.size:
                     raise InvariantError("a vector to reduce comes alone, and from one that takes part")
-                self._pending = values
+                self._pending, self._lossy = values, lossy
             case events.Offer(number, state):
                 if not self._moving and number == self.round:
                     self._state = state
@@ -211,17 +206,17 @@ class Reduction:
         """Take in a chunk of this group's plan, or keep it until we are there."""
         sender = chunk.origin.rank
         if self._attempt is not None and chunk.round == self.round:
-            assert self._pending is not None
-            if sender in group.places and not chunk.values.size % self._pending.itemsize:
-                values = chunk.values.view(self._pending.dtype)
+            if sender in group.places:
                 place = group.places.index(sender)
-                for out in self._attempt.arrived(place, chunk.step, chunk.index, values):
-                    self._out.append(self._chunk(group.members[group.places[out.place]], self.round, group.digest, out))
+                try:
+                    self._out.extend(
+                        self._chunks(group, self._attempt.arrived(place, chunk.step, chunk.index, chunk.values))
+                    )
+                except Rejected as error:
+                    raise Rejected(error.reason, error.detail, sender) from None
                 self._progress(now)
         elif self.round <= chunk.round <= self.round + 1:
-            held = sum(values.nbytes for values in self._early.values())
-            if held + chunk.values.nbytes <= self._early_bytes:
-                self._early[sender, chunk.round, chunk.step, chunk.index] = chunk.values
+            self._early.keep(chunk)
 
     def _progress(self, now: float) -> None:
         self._interval = self._first
@@ -318,11 +313,13 @@ class Reduction:
             self._state = b"".join(part.tobytes() for part in parts)
             self._stand = Stand(fetch.round, True, False, 0)
             self._last = None
+            self._attempts.forget()
             self._ready, self._entering = True, False
             yield events.Synchronized(fetch.round, self._state)
         else:
             assert self._pending is not None
-            finished = Finished.fetched(fetch.round, fetch.step, parts, self._pending.dtype)
+            divisor = self._attempts.divisor(fetch.step)
+            finished = Finished.fetched(fetch.round, fetch.step, divisor, parts, self._pending.dtype)
             if finished.size != self._pending.size:
                 raise InvariantError(f"a result of {finished.size} elements for a vector of {self._pending.size}")
             finite = finished.write(self._pending)
@@ -336,25 +333,24 @@ class Reduction:
             yield Lack(self._me, to, fetch.subject, fetch.round, group.digest, wanted)
 
     def _begin(self, group: Group, values: Values, now: float) -> Iterator[Said | events.Effect]:
-        n = len(group.places)
-        name = choose(n, values.nbytes) if self._kind == "auto" else self._kind
-        place = group.places.index(self._me.rank)
-        attempt = self._attempt = Attempt(name, n, place, values, self._pool)
+        n, place = len(group.places), group.places.index(self._me.rank)
+        attempt = self._attempt = self._attempts.begin(n, place, values, self._lossy, (self._me.rank, self.round))
         self._progress(now)
-        for out in attempt.start():
+        yield from self._chunks(group, attempt.start())
+        for chunk in self._early.due(self.round):
+            if chunk.origin.rank in group.places:
+                with suppress(Rejected):  # it will be asked for again, and rejected then
+                    place = group.places.index(chunk.origin.rank)
+                    yield from self._chunks(group, attempt.arrived(place, chunk.step, chunk.index, chunk.values))
+
+    def _chunks(self, group: Group, outgoing: Iterator[Outgoing]) -> Iterator[Chunk]:
+        for out in outgoing:
             yield self._chunk(group.members[group.places[out.place]], self.round, group.digest, out)
-        early, self._early = self._early, {}
-        for (rank, number, step, cell), part in early.items():
-            if number > self.round:
-                self._early[rank, number, step, cell] = part
-            elif number == self.round and rank in group.places and not part.size % values.itemsize:
-                for out in attempt.arrived(group.places.index(rank), step, cell, part.view(values.dtype)):
-                    yield self._chunk(group.members[group.places[out.place]], self.round, group.digest, out)
 
     def _chunk(self, to: Address, number: int, digest: int, out: Outgoing) -> Chunk:
         return Chunk(self._me, to, Subject.PLAN, number, digest, out.step, out.cell, out.values)
 
-    def _finish(self, group: Group, attempt: Attempt) -> Iterator[events.Effect]:
+    def _finish(self, group: Group, attempt: AnyAttempt) -> Iterator[events.Effect]:
         assert self._pending is not None
         finite = attempt.finish(self._pending)
         self._attempt = None
@@ -362,6 +358,7 @@ class Reduction:
 
     def _over(self, finished: Finished, finite: bool) -> events.Effect:
         self._last = finished
+        self._attempts.over(finite)
         self._pending = self._state = None
         self._moving = True
         self._stand = Stand(finished.round + 1, True, True, 0)
@@ -370,13 +367,11 @@ class Reduction:
     def _hand_state_out(self) -> Iterator[Chunk]:
         if self._state is None:
             return
-        total = max(1, -(-len(self._state) // _STATE_BYTES))
+        total = state_parts(self._state)
         for lack in self._state_asked.values():
             for _, index in lack.wanted[:AT_A_TIME]:
                 if index < total:
-                    body: Values = np.frombuffer(self._state, np.uint8)[
-                        index * _STATE_BYTES : (index + 1) * _STATE_BYTES
-                    ]
+                    body = state_part(self._state, index)
                     yield Chunk(self._me, lack.origin, Subject.STATE, lack.round, lack.digest, total, index, body)
         self._state_asked.clear()
 

@@ -10,6 +10,11 @@ and doubling (Thakur, Rabenseifner, Gropp 2005) or a tree, whichever is cheapest
 (`gossip.collective`). Goyal et al. 2017, arXiv:1706.02677, has what to do about the learning rate; Chen et al. 2016,
 arXiv:1604.00981, why synchronous.
 
+With a codec (`gossip.collective.coded`) gradients are sent as it writes them, with error feedback, by each peer and by
+the owner of each part. ``correction`` is the momentum correction of deep gradient compression (Lin et al. 2018,
+arXiv:1712.01887) for sparse codecs: momentum is applied to each peer's gradients before anything is left out, so the
+optimizer is to have none.
+
 Everybody waits for the slowest, in every step. When a peer dies the others notice, form a new group and go on with the
 round, where other all-reduces stop; until the death is told, some seconds, they wait.
 
@@ -32,10 +37,13 @@ class AllReduce(Policy):
     name = "allreduce"
     collective = "reduction"
 
-    def __init__(self, *, plan: str = "auto") -> None:
+    def __init__(self, *, plan: str = "auto", correction: float = 0.0) -> None:
         if plan not in _PLANS:
             raise SettingsError(f"allreduce: plan is one of {', '.join(_PLANS)}, not {plan!r:.40}")
+        if not 0 <= correction < 1:
+            raise SettingsError(f"allreduce: correction is a momentum, from 0 to below 1, not {correction}")
         self.plan = plan
+        self.correction = correction
 
     def exchanges(self, step: int) -> bool:  # noqa: ARG002
         """Return False: no mass moves."""

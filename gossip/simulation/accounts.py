@@ -206,6 +206,5 @@ class Accounts:
 
     def _add(self, amount: Amount, parcel: Parcel | Pile, sign: int) -> None:
         start, stop = self._layout.bounds[parcel.shard]
-        weight = sign * parcel.weight
-        amount[0] += weight
-        amount[1 + start : 1 + stop] += weight * parcel.values
+        amount[0] += sign * parcel.weight
+        amount[1 + start : 1 + stop] += sign * parcel.factor * parcel.values

@@ -82,6 +82,9 @@ def simulate(
 class Swarm:
     """The state of a running simulation."""
 
+    #: Whether peers really train, as a subclass may let them: then what is exchanged need not be mass.
+    trains = False
+
     def __init__(
         self, scenario: Scenario, check_every_event: bool = True, progress: Callable[[float], None] | None = None
     ) -> None:
@@ -96,7 +99,7 @@ class Swarm:
         self._policy = parse_algorithm(scenario.algorithm)
         self._plan = lru_cache(maxsize=64)(self._schedule)
         self._policy.check(self._plan(scenario.peers))
-        if self._policy.collective:
+        if self._policy.collective and not self.trains:
             raise SettingsError(
                 f"{scenario.algorithm} moves no mass, and what is simulated is how mass moves; take sgp"
             )
@@ -219,9 +222,14 @@ class Swarm:
                 self._incidents.left(rank)
             elif isinstance(effect, events.Expelled):
                 raise InvariantError(f"peer {rank} is expelled: {effect.reason}", core.history())
-            elif process.adopts:
-                self._advance_newcomer(rank, process, effect)
+            else:
+                self._heed(rank, process, effect)
         self._arm(rank, process)
+
+    def _heed(self, rank: int, process: Process, effect: Effect) -> None:
+        """Take notice of any other effect."""
+        if process.adopts:
+            self._advance_newcomer(rank, process, effect)
 
     # The loop
 
@@ -311,9 +319,13 @@ class Swarm:
             process.finished = True
         elif not process.leaves and self.runs(rank, process, partial(self._trained, rank, process)):
             if self._incidents.before_step(rank, process):
-                self.feed(rank, events.StepFinished())
+                self._finish(rank)
             elif process.alive and not process.leaves:  # paused just now
                 self.at(process.paused_until, partial(self._trained, rank, process))
+
+    def _finish(self, rank: int) -> None:
+        """Let a peer whose step took its time hand it over."""
+        self.feed(rank, events.StepFinished())
 
     def step_time(self, rank: int, step: int) -> float:
         """Return how long a peer takes for a step: jitter and stragglers, by the seed."""

@@ -10,6 +10,8 @@ from collective_swarm import RATE, Node, Swarm
 
 from gossip import events
 from gossip.collective import PLANS, Reduction
+from gossip.collective.attempts import Attempts
+from gossip.collective.early import Early
 from gossip.collective.group import Group, Seat, Seats, Stand, Verdict
 from gossip.messages import Address, Chunk, Enter, Lack, Subject
 from gossip.network import Weather
@@ -290,7 +292,7 @@ def test_lives_and_stints_make_other_groups_and_never_go_back() -> None:
 def test_a_part_for_another_group_or_of_another_round_is_not_taken() -> None:
     me, other = Address(0, 0), Address(1, 0)
     members = {0: 0, 1: 0}
-    one = Reduction(me, Pool(0), first=0.25, ceiling=1.0, early_bytes=1000)
+    one = Reduction(me, Attempts(Pool(0)), first=0.25, ceiling=1.0, early_bytes=1000)
     one.handle(events.Synchronize(0, 7), 0.0)
     (enter,) = [said for said in one.work(me, members, 0.0) if isinstance(said, Enter)]
     one.receive(Enter(other, me, enter.digest, 0, True, 5, True, False, 0, True), me, members, 0.0)
@@ -307,7 +309,7 @@ def test_a_part_for_another_group_or_of_another_round_is_not_taken() -> None:
 def test_no_state_is_handed_out_while_the_trainer_makes_its_step() -> None:
     me, other = Address(0, 0), Address(1, 1)
     members = {0: 0, 1: 1}
-    one = Reduction(me, Pool(0), first=0.25, ceiling=1.0, early_bytes=1000)
+    one = Reduction(me, Attempts(Pool(0)), first=0.25, ceiling=1.0, early_bytes=1000)
     one.handle(events.Synchronize(0, 7), 0.0)
     (enter,) = one.work(me, members, 0.0)
     assert isinstance(enter, Enter)
@@ -333,13 +335,15 @@ def test_no_state_is_handed_out_while_the_trainer_makes_its_step() -> None:
 def test_memory_of_what_comes_early_is_bounded() -> None:
     swarm = Swarm(2, size=400_000, rounds=2)
     for node in swarm.nodes.values():
-        node.reduction._early_bytes = 300_000
+        node.reduction._early = Early(300_000)
     swarm.nodes[1].pause = lambda: 1.0
     most = 0
 
     def looked() -> bool:
         nonlocal most
-        held = (sum(v.nbytes for v in node.reduction._early.values()) for node in swarm.nodes.values())
+        held = (
+            sum(one.values.nbytes for one in node.reduction._early._chunks.values()) for node in swarm.nodes.values()
+        )
         most = max(most, *held)
         return all(node.done for node in swarm.nodes.values())
 

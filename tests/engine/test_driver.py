@@ -8,10 +8,12 @@ import time
 
 import numpy as np
 import pytest
+import zmq
 from engines import LOOPBACK, PATIENCE, steps, swarm, together, weight
 
 from gossip import events
 from gossip.driver import Driver, DriverError
+from gossip.endpoint import Endpoint
 from gossip.messages import Address
 from gossip.settings import Settings
 from gossip.transport import ZmqTransport
@@ -95,6 +97,28 @@ def test_a_step_waits_no_longer_than_it_is_told() -> None:
     patient = Settings(wait_ceiling=60.0, wait_floor=60.0)
     with swarm(2, settings=patient) as engines, pytest.raises(DriverError, match=r"not answered within 0\.2 seconds"):
         engines[0].driver.step(timeout=0.2)
+
+
+def test_one_that_seems_not_to_hear_is_connected_to_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket takes everything, and nobody reads: a connection that looks well."""
+    settings = Settings(wait_floor=0.01, wait_ceiling=0.01, resend_first=0.01, resend_ceiling=0.01)
+    connected: list[int] = []
+    connect = ZmqTransport.connect
+
+    def counted(self: ZmqTransport, rank: int, endpoint: Endpoint, key: bytes | None = None) -> None:
+        if endpoint.port == port:
+            connected.append(rank)
+        connect(self, rank, endpoint, key)
+
+    with zmq.Context() as context, context.socket(zmq.PULL) as deaf:
+        port = deaf.bind_to_random_port("tcp://127.0.0.1")
+        monkeypatch.setattr(ZmqTransport, "connect", counted)
+        with swarm(2, algorithm="osgp", settings=settings) as engines:
+            engines[0].driver.introduce(1, Endpoint("127.0.0.1", port))
+            deadline = time.monotonic() + PATIENCE
+            while len(connected) < 2:
+                assert time.monotonic() < deadline, "it goes on with the first connection"
+                engines[0].driver.step()
 
 
 def test_a_closed_driver_says_so() -> None:

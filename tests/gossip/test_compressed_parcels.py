@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -170,11 +171,17 @@ def test_what_cannot_carry_mass_is_refused_with_what_can(name: str) -> None:
 
 
 class Link:
-    """A link of a rate, and a peer that pushes a model over it once per step."""
+    """A link of a rate, and a peer that pushes a model over it once per step.
 
-    def __init__(self, rate: float, compute: float, share: float = 1.0) -> None:
+    It waits for what does not get through while it computes, and for ``more`` seconds, given how long pushes take.
+    """
+
+    def __init__(
+        self, rate: float, compute: float, share: float = 1.0, more: Callable[[float], float] = lambda _: 0.0
+    ) -> None:
         self.coding = Coding(AUTO, share, Layout.uniform(1 << 20, 8, np.float32))
-        self._rate, self._compute, self._now = rate, compute, 0.0
+        self._rate, self._compute, self._now, self._waited = rate, compute, 0.0, 0.0
+        self._more = more
 
     def run(self, steps: int) -> list[str]:
         said = []
@@ -186,8 +193,10 @@ class Link:
                 self._now += nbytes / self._rate
                 self.coding.answered(nbytes)
                 self.coding.busy(False, self._now)
+            pushed = self._now - began
+            self._waited += max(0.0, pushed - self._compute) + self._more(pushed)
             self._now = max(self._now, began + self._compute)
-            choice = self.coding.step(self._compute, 1)
+            choice = self.coding.step(self._compute, self._waited, 1)
             if choice is not None:
                 said.append(str(choice))
         return said
@@ -214,6 +223,25 @@ def test_auto_follows_a_link_that_changes() -> None:
     assert link.run(40)[-1] == "int8"  # by way of bf16, where the change falls between two looks
     link._rate = 100e6
     assert link.run(40) == ["none"]
+
+
+def test_auto_pushes_less_where_parcels_come_too_late_for_others() -> None:
+    """A link that could carry int8 in 0.36 s of 0.5 s, among peers that are apart by so much that 0.1 s are late."""
+    link = Link(3e6, 0.5, more=lambda pushed: max(0.0, pushed - 0.1))
+    half, quarter = (f"int8, {share} of the shards per step" for share in ("50%", "25%"))
+    assert link.run(24) == [half, quarter]
+    # Now and then it tries whether more would go by now.
+    assert link.run(400).count(half) in (1, 2, 3)
+
+
+def test_auto_pushes_no_less_where_that_does_not_help() -> None:
+    """Somebody computes for longer: what is pushed is not the reason. It is tried, and taken back."""
+    link = Link(3e6, 0.5, more=lambda _: 0.1)
+    assert link.run(100) == ["int8, 50% of the shards per step", "int8"]
+
+
+def test_auto_does_not_blame_a_push_that_takes_no_time() -> None:
+    assert Link(100e6, 0.5, more=lambda _: 0.1).run(100) == ["none"]
 
 
 def test_auto_keeps_to_the_share_that_it_was_given() -> None:

@@ -112,11 +112,31 @@ def test_an_unanswered_parcel_is_sent_again_at_growing_intervals() -> None:
         due = hand.cores[0].deadline
         assert due is not None
         assert hand.tick(0, due - 1e-9) == [], "not before its time"
-        (again,) = hand.tick(0, due)
+        (again,) = only(hand.tick(0, due), events.Send)
         assert [bytes(frame) for frame in again.frames] == [bytes(frame) for frame in first]
         times.append(due)
     assert np.diff([0.0, *times]).tolist() == pytest.approx([0.5, 1.0, 2.0, 3.0, 3.0])
     assert hand.cores[0].mass.weights == [0.5], "sent again is not given again"
+
+
+def test_one_that_never_answers_is_reported_now_and_then() -> None:
+    hand = Hand(0.0, 4.0, turns=[ONE_WAY], algorithm="osgp")
+    hand.step(0)
+    told = []
+    for attempt in range(2, 13):
+        due = hand.cores[0].deadline
+        assert due is not None
+        told += [(attempt, one.to.rank) for one in only(hand.tick(0, due), events.Unanswered)]
+    assert told == [(4, 1), (8, 1), (12, 1)]
+
+
+def test_one_that_does_not_hear_our_answers_is_reported_now_and_then() -> None:
+    hand = Hand(0.0, 4.0, turns=[ONE_WAY], algorithm="osgp")
+    hand.step(0)
+    (send,) = hand.post
+    told = [only(hand.feed(1, events.Received(send.frames)), events.Unanswered) for _ in range(10)]
+    assert [index for index, one in enumerate(told) if one] == [4, 8], "the first time it was new"
+    assert told[4] == [events.Unanswered(Address(0, 0))]
 
 
 def test_the_resend_interval_is_learned_from_the_round_trip() -> None:

@@ -23,7 +23,7 @@ TARGET = 0
 Frames = list[bytes]
 
 
-def record(algorithm: str = "sgp", limit: int = 2000) -> tuple[list[Frames], Core, float]:
+def record(algorithm: str = "sgp", limit: int = 2000, compress: str = "none") -> tuple[list[Frames], Core, float]:
     """Run a small swarm with losses; return what was sent, one of its cores as it is then, and the time."""
     scenario = Scenario(
         peers=4,
@@ -33,7 +33,7 @@ def record(algorithm: str = "sgp", limit: int = 2000) -> tuple[list[Frames], Cor
         shards=3,
         loss=0.1,
         delay=(0.005, 0.05),
-        settings=Settings(run=RUN, resend_floor=0.01),
+        settings=Settings(run=RUN, resend_floor=0.01, compress=compress),
     )
     swarm = Swarm(scenario)
     traffic: list[Frames] = []
@@ -121,9 +121,11 @@ def check_still_works(core: Core, now: float) -> None:
     assert core.step == step + 1
 
 
-@pytest.mark.parametrize("algorithm", ["sgp", "adpsgd"])
-def test_damaged_traffic_changes_nothing(algorithm: str) -> None:
-    traffic, core, now = record(algorithm)
+@pytest.mark.parametrize(
+    ("algorithm", "compress"), [("sgp", "none"), ("adpsgd", "none"), ("adpsgd", "topk-pair:share=40%")]
+)
+def test_damaged_traffic_changes_nothing(algorithm: str, compress: str) -> None:
+    traffic, core, now = record(algorithm, compress=compress)
     counted = attack(core, mutations(traffic, 20_000, seed=1), now)
     assert counted.total() > 15_000
     assert {Reason.MALFORMED, Reason.CHECKSUM, Reason.TRUNCATED, Reason.VERSION} <= set(counted)

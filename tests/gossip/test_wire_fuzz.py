@@ -11,16 +11,20 @@ from hand_swarm import sealed, sealed_bytes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gossip.codecs.topk import Sparse
 from gossip.errors import Reason, Rejected
 from gossip.mass import Layout
-from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
+from gossip.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Proposal, Refusal
+from gossip.pair_coding import PairCoding
 from gossip.wire import VERSION, Codec
 
 LAYOUT = Layout.uniform(5, 2, np.dtype(np.float32))
-CODEC = Codec("run", LAYOUT)
+PAIRS = PairCoding(share=1.0, told="none")
+CODEC = Codec("run", LAYOUT, PAIRS.spelled)
 BODY = np.array([0.5, -1.5], np.float32)
 
 ONE, TWO = Address(1, 0), Address(2, 3)
+TOLD = Sparse(np.array([0, 1]), BODY)
 MESSAGES: list[Message] = [
     Parcel(ONE, TWO, 4, 300, 0, 0.25, BODY, 0.5),
     Ack(ONE, TWO, 4),
@@ -28,6 +32,7 @@ MESSAGES: list[Message] = [
     Pass(ONE, TWO, 300, 1),
     Hello(TWO, ONE),
     Fence(ONE, TWO),
+    Proposal(ONE, TWO, 300, 0, 0.25, 0.5, TOLD, PAIRS.told.encode_some(TOLD, 2)),
 ]
 VALID = [[bytes(frame) for frame in CODEC.encode(message)] for message in MESSAGES]
 
@@ -76,7 +81,7 @@ def test_any_msgpack_object_with_a_correct_seal(header: object, body: bytes | No
 
 @settings(max_examples=1500)
 @given(
-    kind=st.integers(0, 5) | FIELDS | ANYTHING,
+    kind=st.integers(0, 5) | st.just(18) | FIELDS | ANYTHING,
     counts=st.lists(st.integers(0, 3) | INTEGERS, min_size=5, max_size=5),
     more=st.lists(FIELDS | ANYTHING, max_size=8),
     body=st.sampled_from([None, BODY.tobytes(), b"", b"\xff" * 8]),

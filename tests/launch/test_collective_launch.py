@@ -7,14 +7,38 @@ from pathlib import Path
 import pytest
 from commands import Capture, failure, said
 
+from gossip import codecs
+
 SCRIPT = str(Path(__file__).parents[1] / "peers" / "peer_script.py")
 
 
-@pytest.mark.parametrize("algorithm", ["allreduce", "parameter-server"])
-@pytest.mark.parametrize("wrong", [["--share", "50%"], ["--compress", "int8"]])
-def test_settings_for_the_pushing_of_mass_are_refused(algorithm: str, wrong: list[str], capsys: Capture) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "wrong", "says"),
+    [
+        ("allreduce", ["--share", "50%"], "allreduce moves no mass: share is for algorithms that push it"),
+        (
+            "parameter-server",
+            ["--share", "50%"],
+            "parameter-server moves no mass: share is for algorithms that push it",
+        ),
+        ("parameter-server", ["--compress", "int8"], "parameter-server sends moves and models as they are"),
+        ("allreduce", ["--compress", "auto"], "name a codec, such as int8"),
+        ("allreduce", ["--compress", "topk-pair"], "codec"),
+        ("allreduce:plan=ring", ["--compress", "int8"], "leave plan=ring out"),
+        ("allreduce:correction=0.9", [], "say compress topk, or adacomp"),
+        ("allreduce:correction=0.9", ["--compress", "int8"], "momentum correction is for sparse codecs"),
+        ("allreduce:correction=1", ["--compress", "topk"], "from 0 to below 1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(algorithm: str, wrong: list[str], says: str, capsys: Capture) -> None:
     error = failure(capsys, "launch", "-n", "2", "--dry-run", "--algorithm", algorithm, *wrong, SCRIPT)
-    assert error == f"{algorithm} moves no mass: share and compress are for algorithms that push it\n"
+    assert says in error
+
+
+@pytest.mark.parametrize("codec", codecs.names())
+def test_gradients_go_through_any_codec(codec: str, capsys: Capture, tmp_path: Path) -> None:
+    arguments = ["-n", "2", "--algorithm", "allreduce", "--compress", codec, "--run-dir", str(tmp_path / "run")]
+    assert said(capsys, "launch", "--dry-run", *arguments, SCRIPT)
 
 
 def test_stragglers_and_faults_are_fine(capsys: Capture, tmp_path: Path) -> None:

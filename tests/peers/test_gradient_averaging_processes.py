@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from swarms import LONGEST, clean_environment, reserved_ports
 from test_processes import SCRIPT, finished, process
 
@@ -37,10 +38,11 @@ def results(directory: Path, ranks: range) -> list[dict[str, Any]]:
     return [json.loads((directory / f"{rank}.json").read_text()) for rank in ranks]
 
 
-def test_a_launched_swarm_ends_with_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compress", ["none", "topk:share=10%,values=int8"])
+def test_a_launched_swarm_ends_with_the_same_bits(compress: str, tmp_path: Path) -> None:
     options = {"out": str(tmp_path / "{rank}.json")}
     command = [sys.executable, "-m", "launch.cli", "launch", "-n", "3", "--algorithm", "allreduce", "--straggler"]
-    command += ["1=2x", "--run-dir", str(tmp_path / "run"), str(SCRIPT), json.dumps(options)]
+    command += ["1=2x", "--compress", compress, "--run-dir", str(tmp_path / "run"), str(SCRIPT), json.dumps(options)]
     ended = subprocess.run(
         command, env=clean_environment(), capture_output=True, text=True, timeout=LONGEST, check=False
     )

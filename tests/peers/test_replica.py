@@ -218,3 +218,12 @@ def test_neighbours_in_one_memory_become_places_of_their_own() -> None:
     with torch.no_grad():
         model.odd[0] = 5.0
     assert model.odd.tolist() == [5.0, 1.0, 1.0], "each element has its own place"
+
+
+@pytest.mark.parametrize(("share", "shards"), [(1.0, 1), (0.25, 4), (0.3, 10), (0.5, 2), (0.01, 100)])
+def test_a_share_finds_as_many_shards_as_it_needs(share: float, shards: int) -> None:
+    """Even of a small model a quarter is a quarter, not the one shard that there is."""
+    layout = Replica(nn.Linear(64, 64), share=share).layout
+    assert layout.shards == shards
+    assert round(share * layout.shards) / layout.shards == pytest.approx(share)
+    assert Replica(nn.Linear(64, 64), shard_bytes=64, share=share).layout.shards == 260, "nor larger than told"

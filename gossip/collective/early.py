@@ -1,0 +1,36 @@
+"""Chunks of a plan that have come before their time: within a bound, for whoever lacks one asks for it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gossip.messages import Chunk
+
+__all__ = ["Early"]
+
+
+class Early:
+    """What lies here until this peer comes to its round."""
+
+    def __init__(self, limit: int) -> None:
+        """Keep at most so many bytes."""
+        self._limit = limit
+        self._chunks: dict[tuple[int, int, int, int], Chunk] = {}
+
+    def keep(self, chunk: Chunk) -> None:
+        """Keep a chunk, if there is room."""
+        if sum(one.values.nbytes for one in self._chunks.values()) + chunk.values.nbytes <= self._limit:
+            self._chunks[chunk.origin.rank, chunk.round, chunk.step, chunk.index] = chunk
+
+    def due(self, number: int) -> Iterator[Chunk]:
+        """Take out what is of a round, and drop what is older."""
+        chunks, self._chunks = self._chunks, {}
+        for key, chunk in chunks.items():
+            if chunk.round > number:
+                self._chunks[key] = chunk
+            elif chunk.round == number:
+                yield chunk
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._chunks.clear()

@@ -1,0 +1,32 @@
+"""How large a replica's shards may be, so that a share of them per step is what it says.
+
+A model that is one shard cannot push a quarter of it. Shards are therefore cut so small that there are at least as many
+as the share's denominator: 4 for a quarter, 5 for 40%.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+__all__ = ["shard_limit"]
+
+#: Bytes of a shard where only a share of them is pushed per step: a model of many is pushed in even portions.
+_FINE = 1 << 20
+#: Shares are met with as many shards as this, or with 1 / share if that is more.
+_DENOMINATOR = 16
+
+
+def shard_limit(total: int, share: float, most: int) -> int:
+    """Return the most bytes that a shard may have.
+
+    Args:
+        total: bytes of everything that is cut.
+        share: of the shards, that is pushed per step.
+        most: the limit for other reasons.
+    """
+    if share == 1:
+        return most
+    least = Fraction(share).limit_denominator(max(_DENOMINATOR, math.ceil(1 / share))).denominator
+    # Whole numbers, of 8 bytes at most.
+    return min(most, _FINE, -(-total // (8 * least)) * 8)

@@ -1,0 +1,40 @@
+"""`--compress topk-pair` on the command line: simulated, planned, and refused where it cannot be meant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Capture, failure, said
+
+from launch import cli
+
+SCRIPT = str(Path(__file__).parents[1] / "peers" / "peer_script.py")
+PAIRS = "topk-pair:share=10%,told=none"
+
+
+def test_it_can_be_simulated(capsys: Capture) -> None:
+    arguments = ["--peers", "4", "--steps", "100", "--size", "50", "--loss", "1%", "--json"]
+    assert cli.main(["simulate", "--algorithm", "adpsgd", "--compress", PAIRS, *arguments]) == 0
+    found = json.loads(capsys.readouterr().out)  # how far it is may be said beside it
+    assert found["mass_error"] < 1e-12
+    assert found["disagreement"] < 0.1
+
+
+@pytest.mark.parametrize("algorithm", ["adpsgd", "easgd:alpha=0.1"])
+def test_it_can_be_planned(algorithm: str, capsys: Capture, tmp_path: Path) -> None:
+    arguments = ["-n", "2", "--algorithm", algorithm, "--compress", PAIRS, "--run-dir", str(tmp_path / "run")]
+    assert said(capsys, "launch", "--dry-run", *arguments, SCRIPT)
+
+
+@pytest.mark.parametrize("algorithm", ["sgp", "osgp", "gossip-pull", "allreduce", "parameter-server"])
+def test_where_nobody_averages_in_pairs_it_is_refused_before_anything_starts(algorithm: str, capsys: Capture) -> None:
+    wrong = ["--algorithm", algorithm, "--compress", "topk-pair"]
+    error = failure(capsys, "launch", "-n", "2", "--dry-run", *wrong, SCRIPT)
+    assert f"{algorithm} does not average in pairs; use it with adpsgd or easgd" in error
+
+
+def test_a_parameter_that_there_is_not_is_refused(capsys: Capture) -> None:
+    wrong = ["--algorithm", "adpsgd", "--compress", "topk-pair:values=sign"]
+    assert failure(capsys, "launch", "-n", "2", "--dry-run", *wrong, SCRIPT).startswith("topk-pair: values is what")
