@@ -58,7 +58,11 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     add("--algorithm", metavar="NAME[:k=v]", help="sgp, osgp, dpsgd, adpsgd, easgd, local... (default: osgp)")
     add("--preset", metavar="NAME", help="loopback, lan or wan (default: by where the peers are)")
     add("--share", type=fault("share"), metavar="P", help="shards pushed per step, as in 25%% (default: all)")
-    add("--compress", metavar="NAME", help="none, bf16, fp16, int8, int4, topk-pair, or auto: by the link")
+    add(
+        "--compress",
+        metavar="NAME",
+        help="none, bf16, fp16, int8, int4, or auto: by the link; topk-pair in pairs; any codec with allreduce",
+    )
     add("--seed", type=integer, metavar="S", help="of random topologies, data order and faults (default: 0)")
 
 

@@ -1,0 +1,67 @@
+"""Run the study, or some sections of it, and write docs/study.md.
+
+    python -m benchmarks.study [scale|faults|compression|updates|topologies|all ...] [--quick] [--jobs 2]
+
+Runs that are done are kept in a file, so it can be interrupted at any time. With --quick a few minutes' worth is run
+and printed, and the document is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from benchmarks.study import compression, faults, graphs, scale, updates
+from benchmarks.study.cache import Cache
+from benchmarks.study.document import insert
+from benchmarks.study.plan import FULL, QUICK, Budget
+from benchmarks.study.section import Report
+
+SECTIONS = {
+    one.name: one for one in (scale.SECTION, faults.SECTION, compression.SECTION, updates.SECTION, graphs.SECTION)
+}
+_DOCUMENT = Path(__file__).parents[2] / "docs" / "study.md"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.study", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)}, or all (the default)")
+    parser.add_argument("--quick", action="store_true", help="fewer samples, seeds and rows; printed, not written")
+    parser.add_argument("--samples", type=int, help=f"that all peers of a run see together (default: {FULL.samples})")
+    parser.add_argument("--seeds", type=int, help=f"how many (default: {FULL.seeds})")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument("--document", type=Path, default=_DOCUMENT, help="where the tables go")
+    parser.add_argument("--no-runs", action="store_true", help="make the tables of what has been run already")
+    default = Path(tempfile.gettempdir()) / "gossip-study.jsonl"
+    parser.add_argument("--cache", type=Path, default=default, help=f"what has been run (default: {default})")
+    asked = parser.parse_args(arguments)
+    names = list(SECTIONS) if asked.sections in ([], ["all"]) else asked.sections
+    unknown = [name for name in names if name not in SECTIONS]
+    if unknown:
+        parser.error(f"there is no section {unknown[0]}: {', '.join(SECTIONS)} or all")
+    if asked.quick and (asked.samples or asked.seeds):
+        parser.error("--quick has its own samples and seeds")
+    if min(asked.jobs, asked.samples or 1, asked.seeds or 1) < 1:
+        parser.error("--jobs, --samples and --seeds are at least 1")
+    budget = QUICK if asked.quick else Budget(asked.samples or FULL.samples, asked.seeds or FULL.seeds)
+    cache = Cache(asked.cache)
+    for name in names:
+        section = SECTIONS[name]
+        runs = section.runs(budget)
+        if not asked.no_runs:
+            try:
+                cache.fill(runs, asked.jobs, name)
+            except KeyboardInterrupt:
+                raise SystemExit(f"interrupted; what is done is in {asked.cache}, and is not done again") from None
+        figures = None if asked.quick else asked.document.parent / "study"
+        text = section.render(Report(name, budget, cache.results(runs), figures))
+        if asked.quick:
+            print(f"## {name}\n\n{text}\n")
+        else:
+            asked.document.write_text(insert(asked.document.read_text(), name, text))
+
+
+if __name__ == "__main__":
+    main()

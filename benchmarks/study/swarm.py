@@ -1,0 +1,239 @@
+"""A swarm that trains in virtual time: the simulator's cores, network and faults, and a trainer for every peer.
+
+What takes virtual time is the scenario's step and the messages' way; the gradient of a step is computed when the step
+is over, which is the same as at its start, since nothing touches the values in between.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.study.books import WeightBooks
+from benchmarks.study.cards import Cards
+from benchmarks.study.run import Outcome, Run
+from benchmarks.study.tasks import CURVE_IMAGES, TASKS, batches, deal
+from benchmarks.study.trainers import Averager, Gossiper, Server, Trainer
+from gossip.core import Core
+from gossip.events import Effect
+from gossip.faults import parse_incident, parse_straggler
+from gossip.mass import SHARD_BYTES, Mass, Values
+from gossip.messages import Address
+from gossip.settings import Settings
+from gossip.simulation import Scenario
+from gossip.simulation.swarm import Process, Swarm
+from gossip.view import Roster
+from peers.methods import fit
+
+__all__ = ["TrainingSwarm", "carry_out"]
+
+#: More steps than any run has: it ends by its samples.
+_ENDLESS = 10**9
+_MOMENTUM = 0.9
+#: Points of a curve.
+POINTS = 12
+#: An accuracy below this is chance.
+_CHANCE = 15.0
+
+
+class TrainingSwarm(Swarm):
+    """A run in progress."""
+
+    trains = True
+
+    def __init__(self, run: Run) -> None:
+        self.task = TASKS[run.task]()
+        self._defined = run
+        self._trainers: dict[int, Trainer] = {}
+        self._dealt = deal(self.task.labels, run.peers, run.dirichlet, run.seed)
+        #: Steps that were taken by anybody.
+        self.taken = 0
+        self._budget = max(1, run.samples // run.batch)
+        self._points: list[tuple[int, float, float]] = []
+        super().__init__(scenario_of(run), check_every_event=False)
+
+    # In the place of the simulator's numbers
+
+    def _found(self) -> None:
+        run = self._defined
+        self.network = Cards(self.scenario.weather)
+        roster = Roster(dict.fromkeys(range(run.peers), 0), self._plan)
+        self._mean, self._spread = np.zeros(1), 1.0
+        for rank in roster.members:
+            core = self.start(rank, 0, np.empty(0), roster, None)
+            if not rank:
+                self.accounts = WeightBooks(core.mass.layout.shards)
+            self.accounts.begin(core)
+
+    def start(self, rank: int, incarnation: int, values: Values, roster: Roster, donor: Core | None) -> Core:
+        """Start a peer with its trainer; one that joins has its donor's values, place in the schedule and step."""
+        run = self._defined
+        model = self.task.model(run.seed)
+        optimizer = torch.optim.SGD(model.parameters(), lr=run.rate, momentum=_MOMENTUM, nesterov=True)
+        replica, method = fit(self._policy, model, optimizer, self._shard_bytes(model))
+        if donor is not None:
+            replica.arrays[0][:] = values
+        core = Core(
+            Address(rank, incarnation),
+            Mass(replica.layout, replica.arrays),
+            roster,
+            self._policy,
+            self.scenario.settings,
+            turns=None if donor is None else donor.turns,
+            now=self.now,
+        )
+        core.step = 0 if donor is None else donor.step
+        process = self.processes[rank] = Process(core)
+        feed = partial(self.feed, rank)
+        data = batches(self.task, self._dealt[rank], run.batch, run.seed, rank + run.peers * incarnation)
+        if self._policy.collective:
+            kind = Server if self._policy.collective == "server" else Averager
+            trainer: Trainer = kind(core, model, optimizer, data, feed)
+        else:
+            trainer = Gossiper(core, model, optimizer, data, replica, method, feed, run.rule)
+        self._trainers[rank] = trainer
+        self.at(self.now, partial(self._begin, rank, process, trainer))
+        return core
+
+    def _shard_bytes(self, model: nn.Module) -> int:
+        parameters = list(model.parameters())
+        total = sum(one.numel() * one.element_size() for one in parameters)
+        # Tensors are padded to 64 bytes, so that there may be a shard more than asked for.
+        return SHARD_BYTES if self._defined.shards == 1 else -(-total // self._defined.shards)
+
+    def _begin(self, rank: int, process: Process, trainer: Trainer) -> None:
+        if self.runs(rank, process, partial(self._begin, rank, process, trainer)) and trainer.start():
+            super()._train(rank)
+
+    def _train(self, rank: int) -> None:
+        self._trainers[rank].proceed()
+        super()._train(rank)
+
+    def _finish(self, rank: int) -> None:
+        self._trainers[rank].step()
+        self.taken += 1
+        if self.taken * POINTS // self._budget > len(self._points):
+            self._look(CURVE_IMAGES)
+
+    def _heed(self, rank: int, process: Process, effect: Effect) -> None:
+        del process
+        if self._trainers[rank].heed(effect):
+            super()._train(rank)
+
+    def _note_weights(self, core: Core) -> None:
+        self._weight_min = min(self._weight_min, *core.mass.weights)
+        self._weight_max = max(self._weight_max, *core.mass.weights)
+
+    def _measure(self) -> None:
+        """Do nothing: a run ends by its samples, and is looked at then and again by `_look`."""
+
+    # What comes out
+
+    def average(self) -> list[Tensor]:
+        """Return the average replica, parameter by parameter: each peer counts with the weight that it holds.
+
+        With a centre it is the centre's model.
+        """
+        living = [self._trainers[rank] for rank, process in self.processes.items() if process.alive]
+        if self._policy.collective == "server":
+            living = living[:1]
+        if self._defined.shards == 1:
+            weights = [trainer.core.mass.weights[0] for trainer in living]
+        else:  # shards have weights of their own: the mean of all replicas is as good a model
+            weights = [1.0] * len(living)
+        total = sum(weights)
+        rows: Sequence[Sequence[Tensor]] = [list(trainer.model.parameters()) for trainer in living]
+        with torch.no_grad():
+            return [
+                sum(one * (weight / total) for one, weight in zip(column, weights, strict=True))
+                for column in zip(*rows, strict=True)
+            ]
+
+    def disagreement(self) -> float:
+        """Return how far values are from the plain mean of the replicas, root mean square, relative to it."""
+        living = [self._trainers[rank] for rank, process in self.processes.items() if process.alive]
+        with torch.no_grad():
+            stack = torch.stack([torch.cat([one.flatten() for one in each.model.parameters()]) for each in living])
+            mean = stack.mean(0)
+            return float((stack - mean).square().mean().sqrt() / mean.square().mean().sqrt())
+
+    def _look(self, limit: int | None) -> None:
+        model = self.task.model(0)
+        with torch.no_grad():
+            for parameter, value in zip(model.parameters(), self.average(), strict=True):
+                parameter.copy_(value)
+        accuracy = self.task.accuracy(model, limit)
+        self._points.append((self.taken * self._defined.batch, self.now, accuracy))
+
+    def train(self) -> Outcome:
+        """Train until all samples of the run have been seen, or somebody's loss is not finite."""
+        began = time.perf_counter()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            while self.taken < self._budget and all(one.finite for one in self._trainers.values()):
+                if not self.advance():
+                    raise RuntimeError(f"nothing is to come any more at {self.now}: {self._defined}")
+        finally:
+            if collecting:
+                gc.enable()
+        if self._points and self._points[-1][0] == self.taken * self._defined.batch:
+            self._points.pop()
+        self._look(None)
+        accuracy = self._points[-1][2]
+        finite = all(one.finite for one in self._trainers.values())
+        steps = [core.step for core in self._living()]
+        return Outcome(
+            accuracy=accuracy,
+            curve=self._points,
+            diverged=not finite or accuracy < _CHANCE,
+            virtual_seconds=self.now,
+            steps=(min(steps), max(steps)),
+            bytes=self.network.counts.bytes,
+            disagreement=self.disagreement() if finite else float("inf"),
+            weight_min=self._weight_min,
+            weight_max=self._weight_max,
+            book_error=self._worst,
+            wall_seconds=time.perf_counter() - began,
+        )
+
+
+def scenario_of(run: Run) -> Scenario:
+    """Return the simulator's part of a run."""
+    settings = Settings(
+        share=run.share,
+        compress=run.compress,
+        weight_floor=run.weight_floor,
+        weight_cap=run.weight_cap,
+        patience=run.patience,
+    )
+    return Scenario(
+        peers=run.peers,
+        steps=_ENDLESS,
+        topology=run.topology,
+        algorithm=run.algorithm,
+        seed=run.seed,
+        size=max(8, run.shards),
+        shards=run.shards,
+        step_seconds=run.step_seconds,
+        jitter=run.jitter,
+        loss=run.loss,
+        delay=run.delay,
+        bandwidth=run.megabits * 1e6 / 8 if run.megabits else None,
+        stragglers=(parse_straggler(run.straggler),) if run.straggler else (),
+        kills=tuple(map(parse_incident, run.kills.split(","))) if run.kills else (),
+        restarts=tuple(map(parse_incident, run.restarts.split(","))) if run.restarts else (),
+        settings=settings,
+    )
+
+
+def carry_out(run: Run) -> Outcome:
+    """Carry out a run, in one thread."""
+    torch.set_num_threads(1)
+    return TrainingSwarm(run).train()

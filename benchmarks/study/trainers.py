@@ -1,0 +1,231 @@
+"""The trainers of simulated peers: the code of real ones, cut where a real one would wait.
+
+A gossiping peer runs `peers.stepping` on an engine without thread and socket. Collective ones do what
+`peers.averaging` and `peers.serving` do, which block while they wait and so cannot be used as they are; what is
+averaged or served goes through the same `gossip.collective` as in a real peer.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.study.rules import moves
+from gossip import events
+from gossip.collective.server import CENTRE
+from gossip.core import Core
+from gossip.events import Event
+from peers.engine import Engine
+from peers.flat_tensors import FlatTensors
+from peers.gradients import Gradients
+from peers.method import Method
+from peers.replica import Replica
+from peers.stepping import Stepping
+from peers.whole_state import WholeState
+
+__all__ = ["Averager", "Gossiper", "Server", "Trainer"]
+
+Feed = Callable[[Event], None]
+
+
+class SimulatedEngine(Engine):
+    """What `Stepping` asks of an engine, answered by a core in virtual time."""
+
+    def __init__(self, core: Core, replica: Replica, feed: Feed) -> None:
+        # Not the base's: it starts a thread and talks to a transport.
+        self.core = core
+        self.exchanged = set()
+        self._policy = core.policy
+        self._replica = replica
+        self._feed = feed
+        self._turns = list(core.turns)
+
+    def merge(self) -> None:
+        """Merge what has arrived."""
+        self._feed(events.Merge())
+
+    def step(self) -> float:
+        """Look at what a step exchanged that is over."""
+        turns = list(self.core.turns)
+        self.exchanged = {shard for shard, turn in enumerate(turns) if turn != self._turns[shard]}
+        self._turns = turns
+        return 0.0
+
+
+class Trainer(ABC):
+    """One peer's model, optimizer and data."""
+
+    def __init__(
+        self, core: Core, model: nn.Module, optimizer: torch.optim.Optimizer, data: Iterator[tuple[Tensor, Tensor]]
+    ) -> None:
+        self.core = core
+        self.model = model
+        self._optimizer = optimizer
+        self._data = data
+        #: Whether every loss was finite so far.
+        self.finite = True
+
+    def compute(self) -> None:
+        """Compute the gradient of the next batch."""
+        images, labels = next(self._data)
+        loss = functional.cross_entropy(self.model(images), labels)
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.finite = self.finite and math.isfinite(loss.item())
+
+    @abstractmethod
+    def start(self) -> bool:
+        """Begin; return whether it can train at once."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """Take the step whose time is over, and hand it to the core."""
+
+    @abstractmethod
+    def proceed(self) -> None:
+        """Take notice that the core lets the next step begin."""
+
+    def heed(self, effect: events.Effect) -> bool:  # noqa: ARG002
+        """Take notice of another effect; return whether it lets training begin."""
+        return False
+
+
+class Gossiper(Trainer):
+    """Moves mass."""
+
+    def __init__(
+        self,
+        core: Core,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        data: Iterator[tuple[Tensor, Tensor]],
+        replica: Replica,
+        method: Method,
+        feed: Feed,
+        rule: str,
+    ) -> None:
+        super().__init__(core, model, optimizer, data)
+        self._engine = SimulatedEngine(core, replica, feed)
+        self._stepping = Stepping(self._engine, replica, method)
+        self._stepping.moves = moves(rule, self._engine, replica)
+        self._feed = feed
+
+    def start(self) -> bool:
+        """Train at once."""
+        return True
+
+    def step(self) -> None:
+        """Merge, move, and hand over."""
+        self.compute()
+        self._stepping.begin()
+        self._optimizer.step()
+        self._stepping.end()
+        self._feed(events.StepFinished())
+
+    def proceed(self) -> None:
+        """Do what the method does after an exchange."""
+        self._stepping.exchange()
+
+
+class Averager(Trainer):
+    """Averages gradients with all others before each move, as `peers.averaging` does."""
+
+    def __init__(
+        self,
+        core: Core,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        data: Iterator[tuple[Tensor, Tensor]],
+        feed: Feed,
+    ) -> None:
+        super().__init__(core, model, optimizer, data)
+        self._feed = feed
+        self._gradients = Gradients(model)
+        self._state = WholeState(model, optimizer, {})
+
+    def start(self) -> bool:
+        """Come together with the others. Founders have the same state, and say so; a newcomer gets theirs."""
+        self._feed(events.Synchronize(0, 0 if self.core.me.incarnation else 1))
+        return False
+
+    def step(self) -> None:
+        """Put the gradient in."""
+        self.compute()
+        self._gradients.gather()
+        self._feed(events.Reduce(self._gradients.values, self._gradients.count))
+
+    def proceed(self) -> None:
+        """Do nothing: the move is what it is."""
+
+    def heed(self, effect: events.Effect) -> bool:
+        """Move by the average."""
+        if isinstance(effect, events.Reduced):
+            if effect.finite:
+                self._gradients.scatter()
+            else:
+                self._gradients.drop()
+                self.finite = False
+            self._optimizer.step()
+            self._feed(events.StepFinished())
+        elif isinstance(effect, events.StateWanted):
+            self._feed(events.Offer(effect.round, self._state.encode(effect.round)))
+        elif isinstance(effect, events.Synchronized):
+            if effect.state is not None:
+                self.core.step = self._state.decode(effect.state)
+            return True
+        return False
+
+
+class Server(Trainer):
+    """Sends its moves to the centre and goes on from what comes back, as `peers.serving` does."""
+
+    def __init__(
+        self,
+        core: Core,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        data: Iterator[tuple[Tensor, Tensor]],
+        feed: Feed,
+    ) -> None:
+        super().__init__(core, model, optimizer, data)
+        self._feed = feed
+        self._flat = FlatTensors(list(model.parameters()))
+        self._flat.gather()
+        self._had = self._flat.values.copy()
+        self._move = self._had.copy() if core.me == CENTRE else np.zeros_like(self._had)
+        self._trains = False
+
+    def start(self) -> bool:
+        """Give the centre's model, or ask for it."""
+        self._feed(events.Reduce(self._move))
+        return False
+
+    def step(self) -> None:
+        """Send the move."""
+        self.compute()
+        self._optimizer.step()
+        self._flat.gather()
+        self._move = self._flat.values - self._had
+        self._feed(events.Reduce(self._move))
+
+    def proceed(self) -> None:
+        """Do nothing: it has the model already."""
+
+    def heed(self, effect: events.Effect) -> bool:
+        """Go on from what came back."""
+        if not isinstance(effect, events.Reduced):
+            return False
+        self._flat.values[:] = self._move
+        self._flat.scatter()
+        self._had[:] = self._flat.values
+        if self._trains:
+            self._feed(events.StepFinished())
+            return False
+        self._trains = True
+        return True

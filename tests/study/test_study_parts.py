@@ -1,0 +1,200 @@
+"""The parts of the study: rules, data, network, cache, tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from study_cases import small, trained
+
+from benchmarks.study import __main__ as command
+from benchmarks.study import cache as caching
+from benchmarks.study.cache import Cache
+from benchmarks.study.cards import Cards
+from benchmarks.study.document import Missing, insert
+from benchmarks.study.graphs import forecast
+from benchmarks.study.plan import QUICK, Budget
+from benchmarks.study.rules import FactorMoves
+from benchmarks.study.run import Outcome, Run
+from benchmarks.study.scale import until
+from benchmarks.study.section import Report
+from benchmarks.study.tables import accuracy, statistic
+from benchmarks.study.tasks import batches, clouds, deal
+from gossip.network import Weather
+
+
+def outcome(percent: float = 82.0, **changes: object) -> Outcome:
+    fields: dict[str, object] = {
+        "accuracy": percent,
+        "curve": [(100, 1.0, 60.0), (200, 2.0, 80.0), (300, 3.0, percent)],
+        "diverged": False,
+        "virtual_seconds": 3.0,
+        "steps": (10, 12),
+        "bytes": 1000,
+        "disagreement": 0.01,
+        "weight_min": 0.5,
+        "weight_max": 1.5,
+        "book_error": 0.0,
+        "wall_seconds": 1.0,
+    }
+    return Outcome(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+# Rules
+
+
+def test_the_textbook_rule_moves_x_by_the_optimizers_move() -> None:
+    z, w = torch.tensor([1.0, 2.0], dtype=torch.float64), 0.25
+    x, u = w * z.clone(), torch.tensor([0.5, -1.0], dtype=torch.float64)
+    moves = FactorMoves(1, lambda _: z, lambda _: 1 / w)
+    moves.begin()
+    z += u
+    moves.end()
+    torch.testing.assert_close(w * z, x + u)
+
+
+def test_rules_only_differ_where_w_does() -> None:
+    steady = {rule: trained(small("sgp", rounds=8, rule=rule))[1].accuracy for rule in ("textbook", "z-step", "capped")}
+    assert len(set(steady.values())) == 1
+    uneven = [
+        trained(small("gossip-push", "epidemic", rounds=8, rule=rule))[1].disagreement
+        for rule in ("textbook", "z-step")
+    ]
+    assert uneven[0] != uneven[1]
+
+
+# Data
+
+
+@pytest.mark.parametrize("dirichlet", [0.0, 0.5])
+def test_every_sample_is_dealt_to_one_peer(dirichlet: float) -> None:
+    labels = clouds().labels
+    dealt = deal(labels, 3, dirichlet, 5)
+    assert sorted(torch.cat(dealt).tolist()) == list(range(len(labels)))
+    largest = [np.bincount(labels[one], minlength=10).max() / len(one) for one in dealt]
+    assert (max(largest) > 0.2) == (dirichlet > 0)
+
+
+def test_a_peer_goes_through_its_samples_before_it_sees_one_again() -> None:
+    task = clouds()
+    mine = torch.arange(40)
+    data = batches(task, mine, 10, 0, 0)
+    seen = torch.cat([next(data)[0] for _ in range(4)])
+    assert len(torch.unique(seen, dim=0)) == 40
+
+
+# The network
+
+
+def test_a_card_sends_and_receives_one_message_at_a_time() -> None:
+    frames = [b"x" * (1000 - 49)]  # with the overhead of a message a thousand bytes
+    cards = Cards(Weather(bandwidth=1000.0, delay=(0.5, 0.5)))
+    arrivals = {pair: cards.carry(0.0, *pair, frames)[0][0] for pair in [(0, 1), (0, 2), (3, 2), (4, 5)]}
+    assert arrivals == {(0, 1): 1.5, (0, 2): 2.5, (3, 2): 3.5, (4, 5): 1.5}
+
+
+def test_a_lost_message_holds_the_senders_card_all_the_same() -> None:
+    cards = Cards(Weather(bandwidth=1000.0, loss=0.999999))
+    assert cards.carry(0.0, 0, 1, [b"x" * 951]) == []
+    assert cards._sent[0] == 1.0
+    assert cards._received[1] == 0.0
+
+
+# The cache
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Run] = []
+
+    def pretend(run: Run) -> Outcome:
+        if len(done) == 2 and not interrupted:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+        done.append(run)
+        return outcome(80.0 + run.seed)
+
+    interrupted: list[bool] = []
+    monkeypatch.setattr(caching, "carry_out", pretend)
+    runs = [small("sgp", seed=seed) for seed in range(4)]
+    path = tmp_path / "cache.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        Cache(path).fill(runs, 1, "test")
+    assert [run.seed for run in done] == [0, 1]
+    with path.open("a") as file:
+        file.write('{"run": "cut sho')
+    path.write_text(path.read_text() + "\n")
+    again = Cache(path)
+    again.fill([*runs, runs[0]], 1, "test")
+    assert [run.seed for run in done] == [0, 1, 2, 3]
+    found = Cache(path).results(runs)
+    assert {run.seed: one.accuracy for run, one in found.items()} == {0: 80.0, 1: 81.0, 2: 82.0, 3: 83.0}
+    assert found[runs[0]] == outcome(80.0)
+
+
+def test_all_that_defines_a_run_is_in_its_key() -> None:
+    run = small("sgp")
+    changed = [run.but(rule="z-step"), run.but(loss=0.1), run.but(batch=11), run.but(delay=(0.0, 1.0))]
+    assert len({one.key for one in [run, *changed]}) == 5
+    assert json.loads(run.key)["version"] >= 1
+
+
+# Tables
+
+
+def test_a_table_says_how_many_diverged() -> None:
+    assert accuracy([outcome(80.0), outcome(82.0)]) == "81.00 ± 1.41"
+    assert accuracy([outcome(80.0), outcome(10.0, diverged=True)]) == "**diverged 1/2**"
+    assert statistic([], lambda one: one.accuracy) == "-"
+
+
+def test_the_time_to_an_accuracy_is_read_off_the_curve() -> None:
+    assert until(outcome(), 70.0) == 1.5
+    assert until(outcome(79.0), 80.0) == float("inf")
+    dips = outcome(curve=[(1, 1.0, 75.0), (2, 2.0, 70.0), (3, 3.0, 80.0)])
+    assert until(dips, 75.0) == 2.5  # it has to stay there
+
+
+def test_what_averages_exactly_leaves_the_noise_of_the_moves_since() -> None:
+    lengths = np.array([1.9, *(0.9 ** (k + 1) for k in range(1, 40))])
+    assert forecast("complete", 8, 40) == pytest.approx(np.sqrt((lengths**2).sum() * 7 / 8))
+    assert forecast("ring", 16, 200) > 2 * forecast("one-peer-exponential", 16, 200)
+
+
+@pytest.mark.parametrize("name", command.SECTIONS)
+def test_every_section_renders_what_was_run_and_what_was_not(name: str, tmp_path: Path) -> None:
+    section = command.SECTIONS[name]
+    for budget, results in ((Budget(4800, 2), {run: outcome() for run in section.runs(Budget(4800, 2))}), (QUICK, {})):
+        text = section.render(Report(name, budget, results, tmp_path if results else None))
+        assert f"`python -m benchmarks.study {name} {budget.said}`" in text
+        assert "nan" not in text
+        assert ("82.00" in text) == bool(results)
+    assert all(picture.read_text().startswith("<?xml") for picture in tmp_path.iterdir())
+
+
+def test_the_document_keeps_what_is_written_by_hand(tmp_path: Path) -> None:
+    document = tmp_path / "study.md"
+    document.write_text("By hand.\n<!-- study updates -->\nold\n<!-- /study updates -->\nThe end.\n")
+    command.main(["updates", "--no-runs", "--document", str(document), "--cache", str(tmp_path / "none")])
+    text = document.read_text()
+    assert text.startswith("By hand.\n<!-- study updates -->\n\nAccuracy")
+    assert text.endswith("<!-- /study updates -->\nThe end.\n")
+    assert "old" not in text
+    with pytest.raises(Missing, match="study scale"):
+        insert(text, "scale", "new")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["sclae"], "there is no section sclae"),
+        (["--quick", "--seeds", "2"], "--quick has its own"),
+        (["--jobs", "0"], "at least 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(arguments)
+    assert wrong in capsys.readouterr().err
