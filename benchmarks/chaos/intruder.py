@@ -1,8 +1,8 @@
-"""Somebody who is no peer, and sends what no peer would: a process, told what to do by JSON on its command line.
+"""Somebody who is no peer, and sends what no peer would: a process, told what to do by a line of JSON.
 
-    python -m benchmarks.chaos.intruder '{"what": "parcels", "endpoint": "127.0.0.1:4711", ...}'
+    echo '{"what": "parcels", "endpoint": "127.0.0.1:4711", ...}' | python -m benchmarks.chaos.intruder
 
-It prints how many messages ZeroMQ took from it.
+It prints how many messages ZeroMQ took from it. Without a line it ends.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def recorded(order: dict[str, Any]) -> Iterator[Sequence[Buffer]]:
 
 def main() -> None:
     """Do what the order says."""
-    order = json.loads(sys.argv[1])
+    line = sys.stdin.readline()
+    if not line:
+        return
+    order = json.loads(line)
     context = zmq.Context()
     outlet = context.socket(zmq.PUSH)
     outlet.setsockopt(zmq.LINGER, 500)

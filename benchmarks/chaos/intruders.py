@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 from benchmarks.chaos.harness import Swarm
@@ -119,21 +120,44 @@ def replay(stage: Stage) -> None:
     stage.show("messages sent", taken, ">=", 3 * 50)
 
 
+class Intruder:
+    """A process that waits to be told what to send. On a busy machine it takes a while to get ready."""
+
+    def __init__(self, way: Sequence[str] = ()) -> None:
+        command = [*way, sys.executable, "-m", "benchmarks.chaos.intruder"]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def __enter__(self) -> Intruder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def send(self, swarm: Swarm, order: dict[str, Any]) -> int:
+        """Have it do something, once; return how many messages went out."""
+        told = {"run": swarm.run_dir.name, "size": int((swarm.directory(0) / "size").read_text()), **order}
+        said, _ = self._process.communicate(json.dumps(told) + "\n", timeout=60)
+        return int(said)
+
+
 def send(swarm: Swarm, order: dict[str, Any], way: Sequence[str] = ()) -> int:
     """Have an intruder do something; return how many messages went out."""
-    told = {"run": swarm.run_dir.name, "size": int((swarm.directory(0) / "size").read_text()), **order}
-    command = [*way, sys.executable, "-m", "benchmarks.chaos.intruder", json.dumps(told)]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=60, check=True)
-    return int(done.stdout)
+    with Intruder(way) as intruder:
+        return intruder.send(swarm, order)
 
 
 def _forged(stage: Stage, reason: str, **forged: Any) -> None:
-    with stage.swarm(survivors=ALL) as swarm:
+    # Ready beforehand, and quick: the swarm must still be there for the last of them.
+    with Intruder() as intruder, stage.swarm(survivors=ALL) as swarm:
         swarm.reach()
         swarm.fault()
         order = {"what": "parcels", "origin": (1, 0), "destination": (0, 0), "first": _AHEAD, "count": COUNT}
-        # Quickly: the swarm must still be there for the last of them.
-        taken = send(swarm, {**order, "endpoint": swarm.endpoint(0), "pause": 0.002, **forged})
+        taken = intruder.send(swarm, {**order, "endpoint": swarm.endpoint(0), "pause": 0.002, **forged})
         swarm.finish(ALL)
         rejected = json.loads((swarm.directory(0) / "summary.json").read_text())["rejected"]
     stage.show("messages sent", taken, ">=", COUNT)

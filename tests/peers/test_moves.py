@@ -36,7 +36,7 @@ def _no_clones() -> None:
 
 @pytest.mark.parametrize(
     ("weight", "on_way", "factor"),
-    [(1.0, 0.5, 1.5), (0.5, 0.5, 2.0), (0.4, 0.8, 3.0), (0.2, 0.8, 3.0), (1 / 3, 5.0, 3.0), (2.0, 0.25, 1.125)],
+    [(1.0, 0.125, 1.125), (0.5, 0.1, 1.2), (0.5, 0.5, 1.25), (0.2, 0.8, 1.25), (1 / 3, 5.0, 1.25), (2.0, 0.25, 1.125)],
 )
 def test_x_moves_by_the_mass_held_and_the_mass_on_its_way(weight: float, on_way: float, factor: float) -> None:
     generator = np.random.default_rng(4)
@@ -46,7 +46,7 @@ def test_x_moves_by_the_mass_held_and_the_mass_on_its_way(weight: float, on_way:
     moves.begin()
     values -= rate * torch.tensor(gradient)
     moves.end()
-    # x <- x + min(w + o, 3 w) u, with x = w z and u = -rate g
+    # x <- x + min(w + o, 1.25 w) u, with x = w z and u = -rate g
     x = weight * z - min(weight + on_way, LONGEST * weight) * rate * gradient
     assert factor == pytest.approx(min(LONGEST, (weight + on_way) / weight))
     np.testing.assert_allclose(values.numpy(), x / weight, rtol=1e-14, atol=1e-15)
@@ -55,14 +55,14 @@ def test_x_moves_by_the_mass_held_and_the_mass_on_its_way(weight: float, on_way:
 def test_each_shard_has_its_own_factor_and_untouched_values_stay() -> None:
     values = torch.arange(6.0, dtype=torch.float64)
     shards = [values[:2], values[2:4], values[4:]]
-    stretch = [1.0, 1.5, float("inf")]
+    stretch = [1.0, 1.125, float("inf")]
     moves = Moves(3, shards.__getitem__, stretch.__getitem__)
     moves.begin()
     values[0] += 1.0
     values[2] += 1.0
     values[4] += 1.0
     moves.end()
-    assert values.tolist() == [1.0, 1.0, 3.5, 3.0, 7.0, 5.0]
+    assert values.tolist() == [1.0, 1.0, 3.125, 3.0, 5.25, 5.0]
 
 
 def test_when_nothing_is_on_its_way_nothing_is_copied() -> None:
@@ -83,18 +83,18 @@ def test_a_move_is_stretched_once() -> None:
     values += 1.0
     moves.end()
     moves.end()
-    assert values.tolist() == [2.0]
+    assert values.tolist() == [1.25]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_all_kinds_of_number_can_be_stretched(dtype: torch.dtype) -> None:
     values = torch.full((3,), 2.0, dtype=dtype)
-    moves = Moves(1, lambda _: values, lambda _: 1.5)
+    moves = Moves(1, lambda _: values, lambda _: 1.25)
     moves.begin()
     values -= 1.0
     moves.end()
     assert values.dtype == dtype
-    assert values.tolist() == [0.5, 0.5, 0.5]
+    assert values.tolist() == [0.75, 0.75, 0.75]
 
 
 def test_through_the_core_mass_on_its_way_is_trained_and_an_answer_ends_that() -> None:

@@ -39,7 +39,6 @@ def opcodes(work: Callable[[], Any]) -> int:
         return trace
 
     before = sys.gettrace()
-    gc.collect()
     gc.disable()  # what others left behind would be cleaned up in the middle, and counted
     sys.settrace(trace)
     try:
