@@ -67,8 +67,7 @@ class Belonging(Traffic):
         if current is not None and current > address.incarnation:
             return  # old news: it has come back since
         self.view.fence(address)
-        self._forget(address.rank)
-        self._take_back(self.outbox.remove_all(address.rank), now)
+        self._forget(address.rank, now)
 
     def _admit(self, address: Address, now: float) -> None:
         """Make sure that the address is a member; what went to its former lives comes back."""
@@ -79,15 +78,15 @@ class Belonging(Traffic):
             if current == address.incarnation and self.view.fenced(address):
                 self._send(Fence(self.me, address))  # it has not heard yet
             return
-        self._forget(address.rank)
-        self._take_back(self.outbox.remove_all(address.rank), now)
+        self._forget(address.rank, now)
         if current is None:  # it comes with a weight of 1
             self._fair += (1 - self._fair) / (len(self.view.members) + 1)
         self.view.admit(address)
         if self.view.fenced(address):
             self._send(Fence(self.me, address))  # within reach again: the sooner it knows, the less is counted twice
 
-    def _forget(self, rank: int) -> None:
+    def _forget(self, rank: int, now: float) -> None:
+        """Unlearn all about a life that is over; what went to it comes back."""
         self._waiting.forget(rank)
         self._backoff.forget(rank)
         self._resend.forget(rank)
@@ -95,6 +94,9 @@ class Belonging(Traffic):
             self._farewell.forget(rank)
         for address in [address for address in self._received if address.rank == rank]:
             del self._received[address]
+        self._take_back(self.outbox.remove_all(rank), now)
+        if self._choco is not None:
+            self._choco.forget(rank)
 
     def _reincarnate(self, incarnation: int, now: float) -> None:
         """Give up this life: a crash and a join in one, with our own z."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gossip import codecs
+from gossip.choco_coding import DifferenceCodec
 from gossip.codecs import Codec
 from gossip.errors import SettingsError
 from gossip.mass import Layout
@@ -47,6 +48,14 @@ def check_codec(text: str, policy: Policy | None = None) -> None:
                 f"{PAIRS} averages some values of two peers, and {told} does not average in pairs; "
                 "use it with adpsgd or easgd, or another codec, such as int8"
             )
+        return
+    if policy is not None and policy.differences:
+        if text == AUTO:
+            raise SettingsError(
+                f"{policy.name} tells differences in one codec, which both ends of an edge know; {AUTO} changes it. "
+                f"Use any of {', '.join(codecs.names())}"
+            )
+        codecs.parse(text)
         return
     if text == AUTO or (policy is not None and policy.collective):  # that pushes none: gossip.collective.making checks
         return
@@ -109,9 +118,16 @@ class Coding:
         self._layout = layout
         #: How some values are exchanged instead of whole shards, if they are; what is pushed then goes as it is.
         self.pairs = PairCoding.parse(text)
-        self._choose("none" if self.pairs is not None else _FIRST if self._auto else text, share)
-        if self.pairs is not None:
-            self.spelled = self.pairs.spelled
+        #: How differences are told instead of pushing mass, if they are; what is pushed all the same goes as it is.
+        self.differences = DifferenceCodec(codecs.parse(text)) if policy is not None and policy.differences else None
+        #: Which part of the way a difference draws both ends.
+        self.gamma = 0.0
+        if self.differences is not None and policy is not None:
+            self.gamma = policy.gamma or self.differences.usual_gamma()
+        special = self.pairs or self.differences
+        self._choose("none" if special is not None else _FIRST if self._auto else text, share)
+        if special is not None:
+            self.spelled = special.spelled
         self._room = Room()
         #: The choice before this one.
         self._before = (_FIRST, share)
@@ -198,6 +214,8 @@ class Coding:
         nbytes = self._layout.nbytes(shard)
         if self.pairs is not None:
             codec = self.pairs.moved
+        elif self.differences is not None:
+            codec = self.differences
         if codec is None:
             return nbytes
         dtype = self._layout.dtypes[shard]

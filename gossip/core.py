@@ -247,6 +247,8 @@ class Core(Belonging):
             self._pull(shard, turn)
         elif self._pairs is not None and not self.measuring:
             self._offer(self._pairs, shard, turn, now)
+        elif self._choco is not None and not self.measuring:
+            self._tell_differences(self._choco, shard, turn, now)
         else:
             self._push(shard, turn, now)
         self._merge_due(shard, now)

@@ -22,6 +22,7 @@ __all__ = [
     "Booked",
     "Compressing",
     "Donate",
+    "Drawn",
     "Effect",
     "Event",
     "Expelled",
@@ -263,6 +264,19 @@ class TakenBack:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Our x is moved by an amount, and that of a neighbour, once it has got there, by as much the other way."""
+
+    neighbour: Address
+    shard: int
+    #: Which round of theirs this is; both ends count alike.
+    round: int
+    amount: Values
+    #: Whether that is undone: the neighbour will never get there.
+    undone: bool = False
+
+
+@dataclass(frozen=True)
 class Unanswered:
     """A peer seems not to get what we send: answers to its parcels, or parcels of ours, again and again."""
 
@@ -414,6 +428,7 @@ Effect = (
     | Booked
     | Released
     | TakenBack
+    | Drawn
     | Refused
     | Unanswered
     | NotFinite

@@ -83,10 +83,12 @@ class Parcel:
     #: Which turn of the sender's shard this is; the schedule counts in turns.
     turn: int
     shard: int
-    #: Above 0, the values are z; 0, they are x itself: something is moved, and no weight goes with it.
+    #: Above 0, the values are z. 0, no weight goes with them: they are x itself, something is moved; or, if there is an
+    #: ask, they are a difference, which is no mass.
     weight: float
     values: Values
-    #: The fraction of its own mass that the receiver shall send back: pairwise averaging. 0 for none.
+    #: The fraction of its own mass that the receiver shall send back: pairwise averaging. 0 for none. Of a difference,
+    #: the part of what is between them by which both shall be moved, at most (`gossip.choco`).
     ask: float = 0.0
     #: The checksum of what is sent, where it is known: who sends it to several, or again, reads it once.
     seal: int | None = None
@@ -102,7 +104,12 @@ class Parcel:
     @property
     def factor(self) -> float:
         """What the values are to be multiplied by to be x."""
-        return self.weight or 1.0
+        return self.weight or (0.0 if self.is_difference else 1.0)
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether the values are what is to be added to an estimate; see `gossip.choco`."""
+        return not self.weight and self.ask > 0
 
     @property
     def key(self) -> tuple[Address, Address, int]:

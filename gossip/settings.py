@@ -20,7 +20,7 @@ class Settings:
     share: float = 1.0
     #: The codec that parcels go out in: none, bf16, fp16, int8, int4, or auto, by what the link carries in a step. What
     #: rounding takes off stays with the sender, so fewer bytes cost noise in z, never mass. Or topk-pair, where pairs
-    #: average: some values instead of whole shards, so that agreement takes longer.
+    #: average: some values instead of whole shards, so that agreement takes longer. With choco, any codec at all.
     compress: str = "none"
     #: Bytes that may be on their way to one neighbour, unanswered. Less bounds memory tighter; less than what a
     #: link carries in a round trip leaves the link idle. 0 means: two models.

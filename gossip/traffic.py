@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from gossip import events
 from gossip.backoff import Backoff
 from gossip.blocks import is_finite
+from gossip.choco import Choco, Draw
 from gossip.codecs import Unencodable
 from gossip.coding import Coding
 from gossip.errors import Reason, Rejected
@@ -74,7 +75,9 @@ class Traffic:
         self.coding = Coding(settings.compress, settings.share, layout, policy)
         #: What is exchanged instead of mass where only some values are; None: mass it is.
         self._pairs = Pairs(self.coding.pairs, settings.resend_ceiling) if self.coding.pairs else None
-        self._codec = Codec(settings.run, layout, settings.compress)
+        #: What neighbours know of each other where differences are told instead of mass.
+        self._choco = Choco(self.coding.differences) if self.coding.differences else None
+        self._codec = Codec(settings.run, layout, settings.compress, self.coding.differences)
         self._window = 4 * layout.shards + 64
         self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
         self._inbox_bytes = settings.inbox_bytes or 2 * layout.total_bytes
@@ -110,6 +113,8 @@ class Traffic:
         self._received: dict[Address, Received] = {}
         if self._pairs is not None:
             self._pairs.new_life()
+        if self._choco is not None:
+            self._choco.new_life()
 
     def _emit(self, effect: Effect) -> None:
         self._kinds.append(type(effect))
@@ -158,6 +163,34 @@ class Traffic:
                     return
                 if proposal is not None:
                     self._send(proposal)
+
+    def _tell_differences(self, choco: Choco, shard: int, turn: int, now: float) -> None:
+        """Tell the neighbours of the turn how far we are from what they know, if they have told as often as we."""
+        edges = []
+        for address, fraction in self._edges(turn):
+            if self.view.fenced(address):
+                self._send(Fence(self.me, address))
+            elif self._has_budget(address, shard) and choco.may_tell(address, shard):
+                edges.append((address, self.coding.gamma * fraction))
+            else:
+                self._pass(address, shard, turn)
+        try:
+            told = choco.tell(edges, shard, self.mass.view(shard)) if edges else []
+        except Unencodable:
+            self._emit(events.NotFinite(shard))
+            for address, _ in edges:
+                self._pass(address, shard, turn)
+            return
+        for (address, gain), (snapshot, draw) in zip(edges, told, strict=True):
+            self._post(address, shard, turn, 0.0, snapshot, gain, now)
+            self._draw(address, shard, draw)
+
+    def _draw(self, to: Address, shard: int, draw: Draw | None, *, undo: bool = False) -> None:
+        """Let wait what a round moves our x by, or the reverse of it."""
+        if draw is not None:
+            amount = -draw.amount if undo else draw.amount
+            self.inbox.add(Parcel(to, self.me, 0, 0, shard, 0.0, amount), answer=False)
+            self._emit(events.Drawn(to, shard, draw.round, draw.amount, undo))
 
     def _move(self, pairs: Pairs, shard: int, now: float) -> None:
         """Answer what others offer of a shard, those to whom nothing of it is on its way."""
@@ -267,11 +300,17 @@ class Traffic:
         if verdict is None:
             if not received.fits(parcel.sequence):
                 raise Rejected(Reason.WINDOW, f"sequence {parcel.sequence}", parcel.origin.rank)
+            if parcel.is_difference and self._choco is not None:
+                self._choco.check(parcel)
             self._heard(parcel.origin.rank, parcel.shard, parcel.turn, now)
             verdict = self._has_room(parcel)
             received.add(parcel.sequence, verdict)
             if verdict:
-                self.inbox.add(parcel, answer=parcel.ask > 0)
+                if parcel.is_difference and self._choco is not None:
+                    heard = self._choco.hear(parcel, self.mass.view(parcel.shard))
+                    self._draw(parcel.origin, parcel.shard, heard)
+                else:
+                    self.inbox.add(parcel, answer=parcel.ask > 0)
                 if self._pairs is not None and not parcel.weight:
                     self._pairs.answered(parcel)
                 self._emit(events.Booked(parcel))
@@ -292,7 +331,7 @@ class Traffic:
 
     def _has_room(self, parcel: Parcel) -> bool:
         """Whether the parcel may be booked. What is on its way counts as well: it may all come back to us."""
-        if self._farewell is not None or not self.inbox.room(parcel):
+        if self._farewell is not None or not (parcel.is_difference or self.inbox.room(parcel)):
             return False
         shard = parcel.shard
         own = self.mass.weights[shard] + self.inbox.weight(shard) + self.outbox.weight(shard)
@@ -342,7 +381,10 @@ class Traffic:
 
     def _take_back(self, parcels: Sequence[Parcel], now: float) -> None:
         for parcel in parcels:
-            self.inbox.add(parcel, answer=False)
+            if parcel.is_difference and self._choco is not None:
+                self._draw(parcel.destination, parcel.shard, self._choco.take_back(parcel), undo=True)
+            else:
+                self.inbox.add(parcel, answer=False)
             self._emit(events.TakenBack(parcel))
             if self._open and self._merges:
                 self._merge_due(parcel.shard, now)

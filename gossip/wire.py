@@ -8,7 +8,7 @@
     header    [version, run, kind, origin rank, origin incarnation, destination rank, destination incarnation,
                ... then by kind]
     parcel    ... sequence, turn, shard, weight, ask, dtype, length of the body in bytes, codec (empty: the values as
-              they are; docs/compression.md has the others). The weight is 0 exactly if the codec is topk-pair
+              they are; docs/compression.md has the others). The weight is 0 exactly if the codec is topk-pair or choco
     ack       ... sequence
     refusal   ... sequence
     pass      ... turn, shard
@@ -44,6 +44,7 @@ import xxhash
 
 from gossip import chunk_frames, pair_frames
 from gossip.blocks import Values, inspect
+from gossip.choco_coding import DifferenceCodec
 from gossip.coding import trusted
 from gossip.endpoint import Endpoint
 from gossip.errors import Reason, Rejected, SettingsError
@@ -143,14 +144,16 @@ assert sys.byteorder == "little", "values go over the wire as they are in memory
 class Codec:
     """Turns messages of one run, about one layout, into frames and back."""
 
-    def __init__(self, run: str, layout: Layout, codec: str = "") -> None:
+    def __init__(self, run: str, layout: Layout, codec: str = "", differences: DifferenceCodec | None = None) -> None:
         """Make the codec of a run.
 
         Args:
             run: its name.
             layout: of its model.
             codec: the one of `gossip.codecs` that its parcels may come in beside the usual ones.
+            differences: what differences come in, where they do.
         """
+        self._differences = differences
         self._run = run
         self._codec = codec
         self._pairs = None if not codec else PairCoding.parse(codec)
@@ -279,9 +282,10 @@ class Codec:
         else:
             values = self._decoded(origin.rank, shard, dtype, length, codec, body, seal)
         moves = self._pairs is not None and codec == self._pairs.spelled
-        if type(weight) is not float or not (weight == 0 if moves else 0 < weight <= WEIGHT_LIMIT):
+        differs = self._tells_differences(codec)
+        if type(weight) is not float or not (weight == 0 if moves or differs else 0 < weight <= WEIGHT_LIMIT):
             raise Rejected(Reason.WEIGHT, f"a weight of {weight!r:.40}", origin.rank)
-        if type(ask) is not float or not (ask == 0 if moves else 0 <= ask < 1):
+        if type(ask) is not float or not (ask == 0 if moves else 0 <= ask < 1) or (differs and not ask):
             raise Rejected(Reason.MALFORMED, f"asks for {ask!r:.40} of our mass", origin.rank)
         return Parcel(
             origin,
@@ -312,6 +316,9 @@ class Codec:
             values = np.frombuffer(body, dtype=np.uint8)
         return Piece(origin, destination, piece, pieces, turn, values)
 
+    def _tells_differences(self, codec: Any) -> bool:
+        return self._differences is not None and codec == self._differences.spelled
+
     def _shard(self, shard: Any, origin: int) -> int:
         if type(shard) is not int or not 0 <= shard < self._layout.shards:
             raise Rejected(Reason.SHAPE, f"shard {shard!r:.40} of {self._layout.shards}", origin)
@@ -323,6 +330,8 @@ class Codec:
         """Return the values of a compressed parcel; nothing is allocated before all that it claims is checked."""
         shard = self._shard(shard, origin)
         found = trusted(codec, self._codec) if isinstance(codec, str) else None
+        if self._tells_differences(codec):
+            found = self._differences
         if found is None or dtype != self._dtypes[shard]:
             raise Rejected(Reason.DTYPE, f"values of {dtype!r:.40} as {codec!r:.60}", origin)
         start, stop = self._layout.bounds[shard]

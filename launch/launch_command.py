@@ -61,7 +61,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     add(
         "--compress",
         metavar="NAME",
-        help="none, bf16, fp16, int8, int4, or auto: by the link; topk-pair in pairs; any codec with allreduce",
+        help="none, bf16, fp16, int8, int4, or auto: by the link; topk-pair in pairs; any codec with allreduce, choco",
     )
     add("--seed", type=integer, metavar="S", help="of random topologies, data order and faults (default: 0)")
 

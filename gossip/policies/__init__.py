@@ -12,6 +12,7 @@ from typing import Any
 from gossip.errors import SettingsError
 from gossip.policies.adpsgd import ADPSGD
 from gossip.policies.allreduce import AllReduce
+from gossip.policies.choco import CHOCO
 from gossip.policies.dpsgd import DPSGD
 from gossip.policies.easgd import EASGD
 from gossip.policies.gossip_pull import GossipPull
@@ -29,6 +30,7 @@ from topologies.spec import convert, parameters_of, split, suggest
 
 __all__ = [
     "ADPSGD",
+    "CHOCO",
     "DPSGD",
     "EASGD",
     "OSGP",
@@ -55,6 +57,7 @@ _ALGORITHMS: dict[str, type[Policy]] = {
         OSGP,
         ADPSGD,
         DPSGD,
+        CHOCO,
         EASGD,
         GossipPush,
         GossipPull,

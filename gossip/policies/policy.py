@@ -47,6 +47,10 @@ class Policy:
     pairwise = False
     #: Whether mass is asked for instead of pushed.
     pulls = False
+    #: Whether compressed differences are told instead of pushing mass, and which part of the way is gone then; 0: what
+    #: suits the codec.
+    differences = False
+    gamma = 0.0
     #: What goes to each neighbour of a turn instead of what the schedule says; None: what it says.
     fraction: float | None = None
     #: The outer step after each exchange, if there is one.

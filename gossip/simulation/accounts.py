@@ -6,9 +6,16 @@ The sum over all peers of what they hold, have in their inbox and in their outbo
 - *contested*: booked by a receiver that the sender had declared dead, so the sender took it back as well. Ends when
   the life of either does: what that one holds is written off, less this, which lives on with the other.
 
+And where differences are told (`gossip.choco`), which carry no mass, x is moved at both ends of an edge at different
+times:
+
+- *lopsided*: what a round has moved at one end only. Ends when the other end gets there, and has to move just as much
+  the other way; or when the first undoes it; or with the life of either, when it is written off. There is at most one
+  such round for an edge and shard.
+
 So at any time, for w and for every component of x:
 
-    sum over peers - double - contested + written off  =  what the founders had + what was minted for joiners
+    sum over peers - double - contested - lopsided + written off  =  what the founders had + what was minted for joiners
 
 When a life ends, by a crash or a reincarnation, all it holds is written off, and its unanswered parcels too, unless
 they were booked. One that is booked after all comes out of the write-off again.
@@ -28,12 +35,14 @@ from gossip.core import Core
 from gossip.errors import InvariantError
 from gossip.events import Effect
 from gossip.inbox import Pile
-from gossip.mass import Layout
+from gossip.mass import Layout, Values
 from gossip.messages import Address, Parcel
 
 __all__ = ["Accounts"]
 
 Key = tuple[Address, Address, int]
+#: Both ends, the shard, and which round of theirs.
+Round = tuple[frozenset[Address], int, int]
 #: w, then x.
 Amount = npt.NDArray[np.float64]
 
@@ -73,6 +82,8 @@ class Accounts:
         self._orphans: dict[Key, Parcel] = {}  #: unanswered when their sender's life ended
         self._returned: set[Key] = set()  #: taken back by their sender while not booked by anybody
         self._ever: dict[tuple[Address, Address], _Sequences] = {}  #: all that was ever booked, by both ends
+        self._lopsided: dict[Round, dict[Address, Values]] = {}  #: what was moved at one end, by who it was
+        self._broken: set[Round] = set()  #: those that have moved one end only for ever, since a life ended
         self._newcomers: dict[Address, Amount] = {}  #: what those hold who have no state yet
         #: The weight that was written off, less what came back of it.
         self.written_off = 0.0
@@ -125,6 +136,8 @@ class Accounts:
                     self._add(self._off, parcel, 1)
             elif isinstance(effect, events.TakenBack):
                 self._taken_back(effect.parcel)
+            elif isinstance(effect, events.Drawn):
+                self._drawn(core.me, effect)
         self._refresh(core)
 
     def error(self) -> float:
@@ -183,6 +196,39 @@ class Accounts:
             self._add(self._off, parcel, 1)
             self._write_off(parcel, -1)
 
+    def _drawn(self, me: Address, effect: events.Drawn) -> None:
+        start, stop = self._layout.bounds[effect.shard]
+        self._off[1 + start : 1 + stop] += effect.amount if effect.undone else -effect.amount
+        key: Round = (frozenset((me, effect.neighbour)), effect.shard, effect.round)
+        if self._lives.get(effect.neighbour.rank) != effect.neighbour:
+            self._broken ^= {key}  # which the dead, too, may have been moved by, or not
+            return
+        ends = self._lopsided.setdefault(key, {})
+        if effect.undone:
+            # If the other end got there as well, and we have not heard, it is now the one that was moved alone.
+            if ends.pop(me, None) is None:
+                ends[effect.neighbour] = -effect.amount
+        elif me in ends:
+            raise InvariantError(f"{me} is drawn twice in round {effect.round} by {effect.neighbour}")
+        else:
+            ends[me] = effect.amount
+            if len(ends) == 2 and not np.array_equal(ends[me], -ends[effect.neighbour]):
+                raise InvariantError(f"{me} and {effect.neighbour} are drawn by different amounts in a round")
+        if len(ends) != 1:
+            del self._lopsided[key]
+        if key in self._lopsided and any((*key[:2], effect.round + off) in self._lopsided for off in (-1, 1)):
+            raise InvariantError(f"{me} and {effect.neighbour} are more than a round apart")
+
+    @property
+    def lopsided(self) -> int:
+        """How many rounds have moved x at one end and not yet at the other."""
+        return len(self._lopsided)
+
+    @property
+    def broken_off(self) -> int:
+        """How many rounds have moved x at one end only, for ever, since the life of the other has ended."""
+        return len(self._broken)
+
     def _end_of_life(self, address: Address) -> None:
         total = self._totals.pop(address.rank)  # from the sum over peers to the write-off: the equation stays
         self.written_off += float(total[0])
@@ -198,6 +244,9 @@ class Accounts:
             parcel = self._contested.pop(key)
             self._add(self._off, parcel, 1)
             self._write_off(parcel, -1)
+        for round_ in [key for key in self._lopsided if address in key[0]]:
+            del self._lopsided[round_]  # it becomes a part of what is written off
+            self._broken.add(round_)
         del self._lives[address.rank]
 
     def _write_off(self, parcel: Parcel, sign: int) -> None:
