@@ -24,6 +24,7 @@ from gossip.mass import Layout
 from gossip.pair_coding import PAIRS, PairCoding
 from gossip.policies.policy import Policy
 from gossip.room import Room
+from topologies.draws import below
 
 __all__ = ["AUTO", "Choice", "Coding", "check_codec", "trusted"]
 
@@ -114,7 +115,8 @@ class Coding:
             text = "none"  # for its exchange; no parcels go out
         check_codec(text, policy)
         self._auto = text == AUTO
-        self._most = share
+        #: Of the shards, per step: those that take their turn; all peers have the same.
+        self.most = share
         self._layout = layout
         #: How some values are exchanged instead of whole shards, if they are; what is pushed then goes as it is.
         self.pairs = PairCoding.parse(text)
@@ -146,6 +148,17 @@ class Coding:
         #: None: values go as they are.
         self.codec: Codec | None = None if codec.name == "none" else codec
         self.spelled = codecs.spell(codec)
+
+    def leaves_out(self, shard: int, *keys: int) -> bool:
+        """Whether a shard's turn passes without a push, because less than `most` of them is pushed.
+
+        Its turn is taken all the same, and neighbours are told: they may push more than this peer does, and would wait
+        for it. Which shards, is drawn anew for each step's keys: in turns, some would meet the same neighbours always.
+        """
+        if self.share == self.most:
+            return False
+        shards = self._layout.shards
+        return (shard - below(shards, *keys)) % shards >= max(1, round(self.share / self.most * shards))
 
     def nbytes(self, shard: int) -> int:
         """Return how many bytes a parcel of the shard has."""
@@ -195,12 +208,12 @@ class Coding:
         current = self.codec.name if self.codec is not None else "none"
         room = self._room.part * compute
         for name in _LADDER:
-            heavier = _LADDER.index(name) < _LADDER.index(current) or self.share < self._most
-            if self._seconds(name, rate, pushes) * self._most <= (_AMPLE if heavier else 1) * room:
-                return name, self._most
+            heavier = _LADDER.index(name) < _LADDER.index(current) or self.share < self.most
+            if self._seconds(name, rate, pushes) * self.most <= (_AMPLE if heavier else 1) * room:
+                return name, self.most
         affordable = room / self._seconds(_LADDER[-1], rate, pushes)
         # In steps of a factor of two, or it would change with every look.
-        share = self._most
+        share = self.most
         while share > affordable * (_AMPLE if share > self.share else 1) and share > _LEAST:
             share /= 2
         return _LADDER[-1], share

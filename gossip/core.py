@@ -206,7 +206,7 @@ class Core(Belonging):
             if self.exchange is not None:
                 self._tell(now)
             return
-        self._turns_left = max(1, round(self.coding.share * self.mass.layout.shards))
+        self._turns_left = max(1, round(self.coding.most * self.mass.layout.shards))
         self._turns_due_at = now
         self._take_turns(now)
 
@@ -243,7 +243,10 @@ class Core(Belonging):
             turn = self._furthest[shard]  # further behind than that is slow, or was cut off
         self.turns[shard] = turn + 1
         self._waiting.pushed(shard, turn, now)
-        if self.policy.pulls:
+        if not self.measuring and self.coding.leaves_out(shard, self.me.rank, self.step):
+            for address, _ in self.view.out_edges(turn):
+                self._pass(address, shard, turn)
+        elif self.policy.pulls:
             self._pull(shard, turn)
         elif self._pairs is not None and not self.measuring:
             self._offer(self._pairs, shard, turn, now)

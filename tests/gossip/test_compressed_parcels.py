@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hand_swarm import ONE_WAY, RUN, Hand, sealed
+from hand_swarm import ONE_WAY, PAIR, RUN, Hand, sealed
 
 from gossip import codecs
 from gossip.coding import AUTO, Coding, check_codec
 from gossip.errors import Reason, Rejected, SettingsError
 from gossip.faults import parse_straggler
 from gossip.mass import Layout
-from gossip.messages import Address, Parcel
+from gossip.messages import Address, Parcel, Pass
 from gossip.settings import Settings
 from gossip.simulation import Scenario, simulate
 from gossip.wire import VERSION, Codec
@@ -242,6 +243,25 @@ def test_auto_pushes_no_less_where_that_does_not_help() -> None:
 
 def test_auto_does_not_blame_a_push_that_takes_no_time() -> None:
     assert Link(100e6, 0.5, more=lambda _: 0.1).run(100) == ["none"]
+
+
+def test_shards_that_are_left_out_take_their_turn_and_neighbours_hear_of_it() -> None:
+    """Or who pushes all of its shards would wait for one that pushes less; in the long run all get their push."""
+    hand = Hand(random(0), random(1), turns=[PAIR], algorithm="sgp", shards=8, compress=AUTO)
+    hand.cores[0].coding._choose("int8", 0.25)
+    pushed: Counter[int] = Counter()
+    for _ in range(40):
+        hand.now += 1.0
+        hand.step(0)
+        mail = [one for one in hand.mail() if isinstance(one, Parcel | Pass) and one.origin.rank == 0]
+        assert sorted(one.shard for one in mail) == list(range(8))
+        told = [one.shard for one in mail if isinstance(one, Parcel)]
+        assert len(told) == 2
+        pushed.update(told)
+        hand.step(1)
+        assert hand.settle()
+    assert hand.cores[0].turns == [40] * 8
+    assert min(pushed.values()) >= 4, "10 of 40, were they dealt out evenly"
 
 
 def test_auto_keeps_to_the_share_that_it_was_given() -> None:
