@@ -8,6 +8,9 @@ from __future__ import annotations
 
 __all__ = ["Estimate", "Lateness"]
 
+#: One that was slow is so until its mean lateness is below this part of the patience.
+_AGAIN = 0.3
+
 
 class Estimate:
     """A running mean and mean deviation of a duration."""
@@ -34,11 +37,13 @@ class Lateness:
 
     A neighbour that is regularly later than ``patience`` is slow, not lost: waiting for it would make everybody as
     slow as it is, so nobody does. What it sends still counts whenever it comes, and once it is on time again
-    it is waited for again.
+    it is waited for again. Not at once: one that is slow is on time now and then, where it skipped to the turn of the
+    others, and to wait for the next would be in vain.
     """
 
     def __init__(self) -> None:
         self._neighbours: dict[int, Estimate] = {}
+        self._slow: set[int] = set()
 
     def add(self, rank: int, seconds: float) -> None:
         """Take in that a parcel came so long after it was first wanted; 0 if it was there already."""
@@ -52,8 +57,13 @@ class Lateness:
         estimate = self._neighbours.get(rank)
         if estimate is None or estimate.mean is None:
             return patience
-        return 0.0 if estimate.mean > patience else max(patience / 2, estimate.deadline(patience))
+        if estimate.mean > (_AGAIN * patience if rank in self._slow else patience):
+            self._slow.add(rank)
+            return 0.0
+        self._slow.discard(rank)
+        return max(patience / 2, estimate.deadline(patience))
 
     def forget(self, rank: int) -> None:
         """Start anew with a neighbour that died or left."""
         self._neighbours.pop(rank, None)
+        self._slow.discard(rank)

@@ -32,6 +32,9 @@ AUTO = "auto"
 #: The codecs that are tried, from the heaviest, and where it starts: too light costs little, too heavy a lot.
 _LADDER = ("none", "bf16", "int8")
 _FIRST = "int8"
+#: What int8 would save is sent only where that takes no more than this part of a step: links are shared with what
+#: others send, and a peer that computes for long should not fill those of its neighbours.
+_LIGHT = 0.25
 #: A heavier choice has to fit into this part of the room, or it would change with every look.
 _AMPLE = 0.75
 #: Steps from one look to the next, and answers that a look needs.
@@ -209,7 +212,8 @@ class Coding:
         room = self._room.part * compute
         for name in _LADDER:
             heavier = _LADDER.index(name) < _LADDER.index(current) or self.share < self.most
-            if self._seconds(name, rate, pushes) * self.most <= (_AMPLE if heavier else 1) * room:
+            limit = room if name == _LADDER[-1] else min(room, _LIGHT * compute)
+            if self._seconds(name, rate, pushes) * self.most <= (_AMPLE if heavier else 1) * limit:
                 return name, self.most
         affordable = room / self._seconds(_LADDER[-1], rate, pushes)
         # In steps of a factor of two, or it would change with every look.

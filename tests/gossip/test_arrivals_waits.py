@@ -81,6 +81,19 @@ def test_how_long_a_neighbour_is_waited_for(late: float, wait: float) -> None:
     assert lateness.wait(2, 3.0) == 3.0
 
 
+def test_one_that_is_slow_is_not_waited_for_when_it_is_on_time_once() -> None:
+    lateness = Lateness()
+    for _ in range(20):
+        lateness.add(3, 2.0)
+    assert lateness.wait(3, 1.0) == 0
+    for _ in range(7):  # the shards of one turn, to which it has skipped
+        lateness.add(3, 0.0)
+    assert lateness.wait(3, 1.0) == 0
+    for _ in range(14):
+        lateness.add(3, 0.0)
+    assert lateness.wait(3, 1.0) > 0, "on time again and again"
+
+
 def test_a_forgotten_neighbour_is_unknown_again() -> None:
     lateness = Lateness()
     lateness.add(1, 100.0)

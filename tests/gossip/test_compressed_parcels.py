@@ -207,7 +207,8 @@ class Link:
     ("rate", "chosen"),
     [
         (100e6, ["none"]),  # 4 MiB in 0.04 s
-        (8e6, ["bf16"]),  # 0.26 s for 2 MiB
+        (30e6, ["bf16"]),  # 0.07 s for 2 MiB, and 0.14 s for 4 would be more than a quarter of a step
+        (8e6, []),
         (3e6, []),  # int8, as it began: 0.36 s
         (1.3e6, ["int8, 25% of the shards per step"]),
         (1e4, ["int8, 6% of the shards per step"]),  # no less than a sixteenth
