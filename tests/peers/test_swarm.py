@@ -22,6 +22,7 @@ from gossip.memory import MemoryTransport
 from gossip.messages import Address, Parcel
 from gossip.wire import Codec
 from peers import Peer, PeerError
+from peers.moves import LONGEST as MOST
 from peers.moves import Moves
 from topologies import parse
 
@@ -138,7 +139,7 @@ def test_an_attached_optimizer_merges_before_it_moves_and_trains_what_is_on_its_
         z = z + move
         step()
         assert (peer.weight, engine.core.outbox.weight(0)) == (0.5, 0.5), "half of it is on its way, for ever"
-        z = z + 2 * move
+        z = z + MOST * move  # twice as long, were there no bound
         step()
         other = MemoryTransport(meeting.hub, meeting.cards[1].endpoint)
         other.connect(0, meeting.cards[0].endpoint)
@@ -149,7 +150,7 @@ def test_an_attached_optimizer_merges_before_it_moves_and_trains_what_is_on_its_
         while not engine.arrivals:
             other.wait(0.01)
         other.close()
-        z = (0.5 * z + 0.25 * values[:2]) / 0.75 + (0.75 + 0.5) / 0.75 * move
+        z = (0.5 * z + 0.25 * values[:2]) / 0.75 + MOST * move
         step()
         assert peer.weight == 0.75
 
@@ -358,7 +359,8 @@ def test_a_restarted_peer_skips_what_is_over_and_gets_the_state() -> None:
             return adopted, steps, peer.view
 
     last, (adopted, steps, view) = together([meeting.task(0, stays, presets.preset("loopback")), newcomer])
-    assert 64 * (loops - 1) * 0.9 <= adopted <= last + 1
+    # Half of rank 0's mass may have been on its way to the dead all the while, and come back untrained.
+    assert 0.5 * 64 * (loops - 1) <= adopted <= last + 1
     assert sum(steps) <= 12, "a loop or two was begun before the news came, none was gone through"
     assert view == (0, 1)
 
