@@ -26,8 +26,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## see it work
 	@$(BIN)/python -m launch.demo
 
+# Some tests wait for processes: half as many workers again as there are cores.
+WORKERS = PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( $$(nproc) * 3 / 2 ))
+
 test: $(READY) ## run the tests
-	$(BIN)/python -m pytest
+	$(WORKERS) $(BIN)/python -m pytest
 
 slow: $(READY) ## run the slow ones: more seeds, peers and messages of the same
 	$(BIN)/python -m pytest -m 'slow and not chaos'

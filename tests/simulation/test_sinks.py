@@ -29,12 +29,18 @@ def worst_case(n: int, algorithm: str, topology: str, seed: int = 0, **settings:
 
 @pytest.mark.parametrize("topology", ["one-peer-exponential", "base", "epidemic"])
 @pytest.mark.parametrize("algorithm", ["sgp", "osgp", "adpsgd"])
-@pytest.mark.parametrize("n", [8, pytest.param(16, marks=pytest.mark.slow), 33])
+@pytest.mark.parametrize("n", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 33))])
 def test_every_weight_stays_within_a_factor_of_four(n: int, algorithm: str, topology: str) -> None:
     result = worst_case(n, algorithm, topology)
     assert result.weight_min > 1 / 4
     assert result.weight_max < 4
     assert result.disagreement < 0.1
+
+
+def test_nor_does_the_size_make_a_difference() -> None:
+    result = worst_case(33, "osgp", "one-peer-exponential")
+    assert result.weight_min > 1 / 4
+    assert result.weight_max < 4
 
 
 @pytest.mark.parametrize("seed", range(6))
