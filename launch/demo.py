@@ -51,13 +51,15 @@ def main() -> int:
             steps, own, _ = result
             console.print(f"rank {rank}: {steps} steps in its last life, accuracy of its own model {own}%")
     averages = {result[2] for result in results.values() if result is not None}
-    console.print(f"accuracy of the average of all: {' or '.join(sorted(averages))}%\n")
+    if averages:
+        console.print(f"accuracy of the average of all: {' or '.join(sorted(averages))}%\n")
     report = write_report(run_dir)
-    console.print(
-        "Observe: the slow peer did its part, a quarter of what the others did, and held nobody up; the killed one was "
-        "missed by nobody, got the model from the others and went on with them.\n",
-        width=width,
-    )
+    if code == 0:  # else it did not come to that
+        console.print(
+            "Observe: the slow peer did its part, a quarter of what the others did, and held nobody up; the killed one "
+            "was missed by nobody, got the model from the others and went on with them.\n",
+            width=width,
+        )
     console.print(f"The report with all curves: {report}", soft_wrap=True)
     return code
 

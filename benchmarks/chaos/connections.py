@@ -54,11 +54,10 @@ def garbage(stage: Stage) -> None:
         draws = random.Random(0)
         ports = [int(swarm.endpoint(rank).rpartition(":")[2]) for rank in ALL]
         made = 0
-        for number in range(GARBAGE):
-            if swarm.ended(0):
-                break
-            with suppress(OSError), socket.create_connection(("127.0.0.1", ports[number % 4]), 1.0) as one:
-                one.sendall(_KINDS[number // 4 % len(_KINDS)](draws))
+        while made < GARBAGE and not swarm.ended(0):
+            # One that is cut off while it speaks does not count, and is made again.
+            with suppress(OSError), socket.create_connection(("127.0.0.1", ports[made % 4]), 1.0) as one:
+                one.sendall(_KINDS[made // 4 % len(_KINDS)](draws))
                 made += 1
         took = time.time() - swarm.fault_at
     stage.show("connections", made, ">=", GARBAGE)

@@ -46,4 +46,4 @@ class CHOCO(Policy):
                 "changes them; use bidirectional-ring, torus, hypercube or complete, or dpsgd, which takes any "
                 "symmetric topology"
             )
-        require_symmetric(self.name, schedule)
+        require_symmetric(self.name, schedule, "bidirectional-ring, torus, hypercube or complete")

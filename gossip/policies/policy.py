@@ -105,7 +105,9 @@ def require_pairs(policy: str, schedule: Schedule) -> None:
                     )
 
 
-def require_symmetric(policy: str, schedule: Schedule) -> None:
+def require_symmetric(
+    policy: str, schedule: Schedule, such_as: str = "base, bidirectional-ring or random-matching"
+) -> None:
     """Raise unless every edge goes both ways with equal fractions, in each step of a period or the first few."""
     for step in range(min(schedule.period or 8, 64)):
         for rank in range(min(schedule.n, 256)):
@@ -115,5 +117,5 @@ def require_symmetric(policy: str, schedule: Schedule) -> None:
                     raise SettingsError(
                         f"{policy} needs edges that go both ways with equal fractions, and in step {step} of "
                         f"{schedule.name} rank {rank} sends {fraction:.3g} to {other} and gets {back or 0:.3g}; "
-                        "use a symmetric topology such as base, bidirectional-ring or random-matching, or sgp"
+                        f"use a symmetric topology such as {such_as}, or sgp"
                     )
