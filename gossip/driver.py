@@ -142,9 +142,9 @@ class Driver:
         assert isinstance(answer, events.Reduced)
         return answer
 
-    def withdraw(self, timeout: float | None = None) -> None:
-        """Take no part in collective exchanges until the next `synchronize`."""
-        self._call(events.Withdraw(), events.Withdrawn, timeout)
+    def withdraw(self, check: Callable[[], None]) -> None:
+        """Take no part in collective exchanges until the next `synchronize`; return when nobody lacks our results."""
+        self._call(events.Withdraw(), events.Withdrawn, None, check)
 
     def leave(self, timeout: float) -> bool:
         """Hand all mass over to those who stay, and go; return whether that came about in time."""

@@ -73,10 +73,11 @@ class Averaging(Collective):
         """Let nobody wait for this peer until its next step: it has no more data for now."""
         if self._takes_part:
             self._takes_part = False
-            self._engine.driver.withdraw()
+            self._engine.withdraw()
 
     def close(self) -> None:
-        """Go at once: the others form anew."""
+        """Stay until the others have the average of the last step too, and train on without this peer."""
+        self.pause()
 
     def catch_up(self) -> None:
         """Take over the state of whoever has come furthest."""

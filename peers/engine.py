@@ -348,6 +348,10 @@ class Engine:
         self._check()
         return self.driver.reduce(values, self._check, lossy)
 
+    def withdraw(self) -> None:
+        """Take no part until the next `synchronize`; return when nobody lacks what this peer has computed."""
+        self.driver.withdraw(self._check)
+
     def meet(self, timeout: float, act: Callable[[], None]) -> bool:
         """Wait until all are here, act, and wait until all have; return whether all came in time."""
         meeting = self._mixings = max(self._mixings + 1, self.roll.highest("mixing"))
@@ -430,17 +434,24 @@ class Engine:
             return 0.0
         return reached if reached <= tolerance else max(recent, default=math.inf)
 
-    def close(self, timeout: float) -> None:
-        """Hand all mass over to those who stay, and stop; what is not taken within so many seconds is written off."""
+    def last(self, act: Callable[[], object]) -> None:
+        """Do what is to be done before this peer goes, which then goes whether or not that came about."""
         try:
-            if timeout > 0:
-                self._replica.lend()
-                timeout += self._replica.layout.total_bytes / _SLOW_LINK
-            self.driver.leave(timeout)
+            act()
         except GossipError as error:
             self._tell(f"the gossip ended early: {error}")
+
+    def close(self, timeout: float) -> None:
+        """Hand all mass over to those who stay, and stop; what is not taken within so many seconds is written off."""
+        self.last(lambda: self._leave(timeout))
         self.driver.close()
         self.core.mass.close()
+
+    def _leave(self, timeout: float) -> None:
+        if timeout > 0:
+            self._replica.lend()
+            timeout += self._replica.layout.total_bytes / _SLOW_LINK
+        self.driver.leave(timeout)
 
     # In the gossip thread
 

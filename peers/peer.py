@@ -461,7 +461,7 @@ class Peer:
         else:
             self._final_weight = self.weight
             if how == "finished" and isinstance(self._stepping, Collective):
-                self._stepping.close()
+                self._engine.last(self._stepping.close)
             self._engine.close(_FLUSH)
         if self._metrics is not None:
             self._metrics.close()

@@ -12,13 +12,17 @@ everybody still has.
     formed    --the trainer's `Reduce`---------->  working: chunks come and go until all cells are sums
     working   --all cells are there------------->  formed, in the next round, with `Reduced`
     any       --the group changes--------------->  apart; what was half done is dropped
+    any       --the trainer's `Withdraw`-------->  looking on, until nobody lacks our result; then `Withdrawn`
 
 **All use the same average.** A round of a group ends for somebody only if every member that takes part has put its
 vector in, and who has gone over to another group puts nothing into the former. So let somebody have finished a round in
 one group, and others not when the group changed. Either it is a member of the next one as well: it has put nothing in
 there, so nobody can finish the round there by computing, and all take its result, which it keeps until the next round
-is over. Or it is not: then it is dead or gone, and the others compute the round among themselves. By the end of a round
+is over. Or it is not: then it is dead, and the others compute the round among themselves. By the end of a round
 everybody has finished the one before, so nobody is ever more than one behind, and one result is enough to keep.
+
+**Nobody goes with a result that others lack.** Whoever withdraws stays until all who take part have said, in a group in
+which it looks on, that they are past the round that it has finished: else its last step would be its own.
 
 Nothing is acknowledged. Whoever waits and hears nothing asks for what it lacks, after ``first`` seconds and then at
 doubling intervals up to ``ceiling``; chunks are copies, so those that come twice, late or for another group do no harm.
@@ -83,7 +87,7 @@ class Reduction:
         self._heard: dict[int, Enter] = {}
         #: Whether we have the group's state, and may work at its round.
         self._ready = False
-        self._entering = False
+        self._entering = self._withdrawing = False
         self._fetch: Fetch | None = None
         self._pending: Values | None = None
         self._lossy = 0
@@ -110,7 +114,7 @@ class Reduction:
         group = self._group
         if self._mute or group is None:
             return None
-        waits = not group.formed or self._fetch is not None or self._attempt is not None
+        waits = not group.formed or self._fetch is not None or self._attempt is not None or self._withdrawing
         return self._again_at if waits else None
 
     # The trainer
@@ -125,12 +129,11 @@ class Reduction:
                 if not self._stand.veteran:
                     self._stand = Stand(number, False, False, seal)
                     self._members = None  # what we have said of ourselves, if anything, was another state
-                self._mute, self._entering = False, True
+                self._mute, self._entering, self._withdrawing = False, True, False
                 self._take_part(True)
             case events.Withdraw():
-                self._mute = False
+                self._mute, self._withdrawing = False, True
                 self._take_part(False)
-                self._out.append(events.Withdrawn())
             case events.Reduce(values, lossy):
                 if self._pending is not None or not self._seat.active or values.ndim != 1 or not values.size:
                     raise InvariantError("a vector to reduce comes alone, and from one that takes part")
@@ -241,6 +244,9 @@ class Reduction:
         if self._attempt is not None and self._attempt.finished:
             yield from self._finish(group, self._attempt)
         yield from self._hand_state_out()
+        if self._withdrawing and not self._needed_by(group):
+            self._withdrawing = False
+            yield events.Withdrawn()
         deadline = self.deadline
         if deadline is not None and deadline <= now:
             yield from self._again(group, now)
@@ -281,8 +287,20 @@ class Reduction:
         group = self._group
         if group is None or self._mute:
             return
-        stand = group.stands[self._me.rank]
+        # Who takes part concludes from where we stood when we came to this group; who looks on, that it may go.
+        stand = group.stands[self._me.rank] if to.rank in group.places else self._stand
         self._out.append(Enter(self._me, to, group.digest, self._seat.stint, self._seat.active, *stand, answers))
+
+    def _needed_by(self, group: Group) -> list[Address]:
+        """Return those who may lack the result of the last round that we have finished."""
+        if self._last is None:
+            return []
+        behind = [
+            group.members[rank]
+            for rank, stand in group.stands.items()
+            if rank in group.places and stand.veteran and self._heard[rank].round <= self._last.round
+        ]
+        return group.silent + behind
 
     def _see_what_lacks(self, group: Group) -> None:
         verdict = group.verdict()
@@ -325,6 +343,10 @@ class Reduction:
             finite = finished.write(self._pending)
             self._ready = True
             yield self._over(finished, finite)
+            for rank, stand in group.stands.items():
+                if stand.keeps and rank not in group.places:
+                    self._say_where_we_stand(group.members[rank], answers=True)
+            yield from self._said()
 
     def _asked(self, group: Group, fetch: Fetch, indices: list[int]) -> Iterator[Lack]:
         if indices:
@@ -379,8 +401,8 @@ class Reduction:
         """Ask for what has not come."""
         self._interval = min(self._ceiling, 2 * self._interval)
         self._again_at = now + self._interval
-        if not group.formed:
-            for address in group.silent:
+        if not group.formed or self._withdrawing:
+            for address in group.silent or self._needed_by(group):
                 self._say_where_we_stand(address)
             yield from self._said()
         elif self._fetch is not None:

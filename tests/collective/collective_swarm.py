@@ -54,6 +54,8 @@ class Node:
     values: np.ndarray = field(default_factory=lambda: np.empty(0))
     alive: bool = True
     synchronized: bool = False
+    #: Whether its trainer has withdrawn, and whether it was told that nobody needs it.
+    pausing: bool = False
     withdrawn: bool = False
 
     @property
@@ -122,6 +124,10 @@ class Swarm:
     def call(self, node: Node, event: Any) -> None:
         node.reduction.handle(event, self.now)
         self.work(node)
+
+    def withdraw(self, rank: int) -> None:
+        self.nodes[rank].pausing = True
+        self.call(self.nodes[rank], events.Withdraw())
 
     def see(self, rank: int, change: Address, *, gone: bool = False) -> None:
         """Let a node hear that a member is gone, or there."""
@@ -194,7 +200,7 @@ class Swarm:
             self.at(self.now + node.pause(), lambda: self._reduce(node))
 
     def _reduce(self, node: Node) -> None:
-        if not node.alive or node.withdrawn:
+        if not node.alive or node.pausing:
             return
         node.values = self.gradient(node).astype(self.dtype)
         node.gradients[node.step] = node.values.copy()

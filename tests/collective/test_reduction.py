@@ -139,17 +139,41 @@ def test_nobody_waits_for_one_that_withdraws_and_it_comes_back_with_the_state() 
         swarm = Swarm(3, weather=Weather(seed=seed, **BAD), seed=seed, rounds=6)
         node = swarm.nodes[1]
         swarm.run(lambda swarm=swarm: swarm.nodes[1].step >= 2 and swarm.nodes[1].reduction._pending is None)
-        swarm.call(node, events.Withdraw())
+        swarm.withdraw(1)
         swarm.run(lambda swarm=swarm: all(swarm.nodes[rank].done for rank in (0, 2)))
         assert node.step < 6
         assert any(1 not in group for group in swarm.nodes[0].computed.values())
         for rank in (0, 2):  # as whoever is through does, so that its state does not change any more
-            swarm.call(swarm.nodes[rank], events.Withdraw())
-        node.withdrawn = False
+            swarm.withdraw(rank)
+        node.pausing = False
         swarm.call(node, events.Synchronize(0))
         swarm.run()
         swarm.check()
         assert node.adopted
+
+
+@pytest.mark.parametrize("kind", PLANS)
+@pytest.mark.parametrize("weather", ["fair", "bad"])
+def test_whoever_is_through_goes_only_when_nobody_lacks_its_last_result(kind: str, weather: str) -> None:
+    for seed in range(40):
+        given = Weather(seed=seed, **BAD) if weather == "bad" else Weather(seed=seed, delay=(0.001, 0.05))
+        generator = np.random.default_rng([seed, 5])
+        n = int(generator.integers(2, 6))
+        swarm = Swarm(n, kind=kind, weather=given, seed=seed, rounds=3)
+        gone: set[int] = set()
+
+        def leave(swarm: Swarm = swarm, gone: set[int] = gone, generator: np.random.Generator = generator) -> bool:
+            for node in swarm.nodes.values():
+                if node.done and node.me.rank not in gone:
+                    gone.add(node.me.rank)
+                    swarm.withdraw(node.me.rank)
+                if node.withdrawn and node.alive:
+                    swarm.kill(node.me.rank, partial(generator.uniform, 0.0, 0.1))
+            return not any(node.alive for node in swarm.nodes.values())
+
+        swarm.run(leave)
+        assert len({node.x.tobytes() for node in swarm.nodes.values()}) == 1
+        assert all(len(group) == n for node in swarm.nodes.values() for group in node.computed.values())
 
 
 def test_who_was_given_up_and_lives_comes_back_as_a_newcomer() -> None:
