@@ -40,8 +40,8 @@ _BATCH = 64
 _INSIST, _RETRY, _KEPT = 1.0, 0.01, 256
 #: How often whoever waits for others looks whether it still makes sense.
 _GLANCE = 0.2
-#: Seconds between two new connections to the same peer, at least.
-_RENEWED = 1.0
+#: Seconds between two new connections to the same peer: at least, at first; and once one after the other was in vain.
+_RENEWED, _RENEWED_CEILING = 1.0, 16.0
 #: Connections to those who are no members.
 _GUESTS = 16
 
@@ -83,8 +83,8 @@ class Driver:
         self._directory: dict[int, tuple[Endpoint, bytes | None]] = {}
         #: Where members are said to be.
         self._homes: dict[int, tuple[str, str]] = {}
-        #: When a rank was last connected to anew.
-        self._renewed: dict[int, float] = {}
+        #: When a rank was last connected to anew, and the pause until it may be again.
+        self._renewed: dict[int, tuple[float, float]] = {}
         #: Where those were who are dead: they are greeted now and then, and have no connection of their own.
         self._dead: dict[int, tuple[str, str]] = {}
         #: What the transport calls those who are no members, by endpoint and key: numbers below 0, oldest first.
@@ -302,11 +302,14 @@ class Driver:
         """Connect anew to one that seems not to get what is sent, before the next message to it.
 
         A byte that was damaged on the way can make the other side wait for a message that never ends, over a connection
-        that looks well.
+        that looks well. What is on its way over the former connection is lost, so whoever is only slow is given twice
+        the time before the next one: else nothing would ever get through to it.
         """
         now = self._clock()
-        if rank in self._homes and now - self._renewed.get(rank, -math.inf) >= _RENEWED:
-            self._renewed[rank] = now
+        last, pause = self._renewed.get(rank, (-math.inf, _RENEWED))
+        if rank in self._homes and now - last >= pause:
+            in_vain = now - last < 4 * pause
+            self._renewed[rank] = now, min(2 * pause, _RENEWED_CEILING) if in_vain else _RENEWED
             endpoint, key = self._homes[rank]
             self._directory[rank] = Endpoint.parse(endpoint), key.encode() or None
 
