@@ -7,6 +7,7 @@ does not start from that m. From z after the last exchange and z after this one:
 
     d = (z_last - z) / (sum of the rates in between)        m^ <- beta m^ + (1 - beta) d        m <- m^
 
+(The paper has a factor of its own, mu, for the beta of m^; here they are one, the optimizer's momentum.)
 If peers agree and gradients are steady, d is m and m^ is m: it is the momentum that it was. What peers do not have in
 common is averaged out of d by the mixing, without any further traffic. With local steps the buffer runs as usual in
 between, and is set to m^ at each exchange.

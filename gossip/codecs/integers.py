@@ -1,7 +1,9 @@
 """Rounding to the nearest of 255 or 15 levels: what mass is sent in.
 
-Dettmers, "8-bit approximations for parallelism in deep learning", 2015 (arXiv:1511.04561), has the idea of a scale per
-block, which keeps an outlier from costing the others their bits.
+A scale per block keeps an outlier from costing the others their bits: the buckets of QSGD (`gossip.codecs.qsgd`), and
+Dettmers et al., "8-bit optimizers via block-wise quantization", 2021 (arXiv:2110.02861). That 8 bits will do between
+machines, there for gradients and activations and with levels that are not evenly spaced: Dettmers, "8-bit
+approximations for parallelism in deep learning", 2015 (arXiv:1511.04561).
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ anything is left out:
 
     u <- momentum * u + g        v <- v + u        send the largest of v
 
-and where a value was sent, u and v start again: a stale velocity would carry on in the old direction. Whoever adds up
-what arrives then steps without momentum of its own.
+and where a value was sent, u and v start again: a stale velocity would carry on in the old direction. (If the codec
+rounds what it sends, what it takes off stays in v; the paper sends values as they are.) Whoever adds up what arrives
+then steps without momentum of its own. The paper's local gradient clipping and warm-up of the share are not part of it.
 """
 
 from __future__ import annotations

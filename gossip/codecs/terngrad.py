@@ -2,7 +2,8 @@
 
 Wen et al. 2017, arXiv:1705.07878. A value v becomes sign(v) times the block's largest with the chance |v| / largest.
 One outlier makes all others of its block noisier, so the paper clips values at 2.5 standard deviations: ``clip=2.5``,
-which is no longer unbiased for what is clipped; the sender keeps that. 0, the default, does not clip.
+which is no longer unbiased: what is clipped is lost, as in the paper, unless the sender keeps it. 0, the default, does
+not clip. The paper has one scale for each layer, the same at all workers; here it is one for each block and sender.
 """
 
 from __future__ import annotations

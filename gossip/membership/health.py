@@ -3,7 +3,8 @@
 A peer that is starved of a core reads its mail late and finds everybody silent. The signs are its own: probes that
 fail though not even the helpers' "it did not answer me either" came, being suspected by others, and ticks
 that came late. Each raises the score, each answered probe lowers it, and the score stretches this peer's own timeouts.
-(Dadgar, Phillips, Currey, "Lifeguard: local health awareness for more accurate failure detection", 2018.)
+(Dadgar, Phillips, Currey, "Lifeguard: local health awareness for more accurate failure detection", 2018,
+arXiv:1707.00788.)
 """
 
 from __future__ import annotations

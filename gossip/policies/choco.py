@@ -8,6 +8,9 @@ Koloskova, Stich, Jaggi, "Decentralized Stochastic Optimization and Gossip Algor
 What C takes off stays in z_i - y_i and is told later, so it may be any codec, those for gradients included. What one
 end of an edge is moved by, the other is moved by with the other sign: the mean stays, and so do the weights.
 
+Told is z after the optimizer's step. In "Decentralized Deep Learning with Arbitrary Communication Compression", 2019,
+arXiv:1907.09356, by the same and Lin, it is z before it, so that messages travel while gradients are computed.
+
 ``gamma`` is how much of the way is gone. The coarser C, the staler are estimates, and the less is safe: 0, the default,
 takes what suits the codec (`gossip.choco_coding`).
 

@@ -5,7 +5,10 @@ arXiv:1705.09056. As sgp, on a schedule whose fractions are the same both ways: 
 sends, all weights stay 1, and z is a plain weighted mean of the neighbours' parameters. Should a parcel be
 late or a peer die, the weights keep the average right, which the original has no answer to.
 
-Use it to reproduce the method of the paper, or where an algorithm on top wants weights of 1.
+The order is that of sgp too: a step, then the mean, so that the step is mixed with the rest. In the paper a peer's own
+step is added to the mean of what all had before it, and both can go on at the same time.
+
+Use it to compare with the method of the paper, or where an algorithm on top wants weights of 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Slow momentum: local steps, push-sum with every h-th of them, then a step of an outer momentum.
 
 Wang, Tantia, Ballas, Rabbat, "SlowMo: Improving Communication-Efficient Distributed SGD with Slow Momentum", 2019,
-arXiv:1910.00643; with averaging over all it is BMUF (Chen, Huo 2016). With z0 the value after the last outer step and
-z the one that was just mixed:
+arXiv:1910.00643; with averaging over all and alpha = 1 it is BMUF (Chen, Huo 2016). With z0 the value after the last
+outer step and z the one that was just mixed:
 
     u <- beta u + (z0 - z)        z <- z0 - alpha u
 
@@ -12,7 +12,13 @@ do. With beta = 0 and alpha = 1 it is `local`. The exchange is that of sgp: it w
 the outer step sees what they bring. A parcel that is late all the same is merged whenever it comes, and the next outer
 step sees that. The outer step moves z and gives no mass away, as a step of the optimizer: it cannot lose any.
 
-Use it in the place of `local`: it has the same traffic, and better models in all of the paper's tables.
+What differs from the paper. There all are averaged exactly before each outer step, and over SGP there is a push with
+every step as well; a variant without the average was about as good. Here a push-sum exchange is all there is, and only
+with every h-th step. And there SGD's own momentum is set to 0 at each outer step; here it stays. The paper's tables
+have alpha = 1, a beta that is tuned, 0.4 to 0.8 as a rule, and an h of 12 or 48.
+
+Use it in the place of `local`: it has the same traffic. In the paper, with exact averages, models are better
+throughout; in our study, with the defaults, they were worse (docs/study.md, outer momentum).
 """
 
 from __future__ import annotations

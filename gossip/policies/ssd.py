@@ -1,21 +1,22 @@
 """Synchronous steps to warm up, then a synchronous step in k, and between them the others' direction beside one's own.
 
-"SSD-SGD: Communication Sparsification for Distributed Deep Learning Training", 2020, arXiv:2012.05396 (SSD: several
-steps delay), with push-sum in the place of its server. For the first ``warmup`` steps this is sgp. Then peers
-exchange with every k-th step only, and on the k - 1 steps between, which are local, the optimizer's move u becomes
+Xu, Dong, Zhao, Xu, Liao, "SSD-SGD: Communication Sparsification for Distributed Deep Learning Training", 2020,
+arXiv:2012.05396 (SSD: several steps delay), with push-sum in the place of its server. For the first ``warmup`` steps
+this is sgp. Then peers exchange with every k-th step only, and on the k - 1 steps between, which are local, the
+optimizer's move u becomes
 
     (1 - b) u + b d        b = 1/2
 
 where d is the swarm's mean move per step over the last period: the change of the mixed z from the exchange before the
-last to the last, divided by the steps in between (the paper's constant C, k times the learning rate, which follows
-from the exchanges by itself). If the rate has changed since, d is scaled by the ratio.
+last to the last, divided by the steps in between. (The authors' code divides by a constant that is set by hand; here it
+follows from the exchanges by itself.) If the rate has changed since, d is scaled by the ratio.
 
 Why these factors. Let u' be the mean of all peers' u, which changes slowly from one period to the next.
 
 - Over peers the mean of a local move is (1 - b) u' + b d. In a period d becomes p d + (1 - p) u', p = b (k - 1) / k,
   so d tends to u': factors that add up to 1 leave the length of a step as it is, whatever k. (In the paper the server
-  is sent every gradient and overwrites what was done locally, so that its factors, 2 and 0.5, need not add up. Here
-  the local moves are what is mixed, and other factors would be a learning rate in disguise.)
+  is sent every gradient and overwrites what was done locally, so that its factors, in its code 2 and 0.5, need not add
+  up. Here the local moves are what is mixed, and other factors would be a learning rate in disguise.)
 - What takes replicas apart is u - u', and that is scaled by 1 - b: a half of the drift, a quarter of its square.
 - d is behind u' by p / (1 - p) periods, always less than one for b = 1/2. A larger b takes off more of the drift,
   and follows later: by up to b / (1 - b) periods.
