@@ -25,6 +25,7 @@ from gossip.pair_coding import PAIRS, PairCoding
 from gossip.policies.policy import Policy
 from gossip.room import Room
 from topologies.draws import below
+from topologies.spec import suggest
 
 __all__ = ["AUTO", "Choice", "Coding", "check_codec", "trusted"]
 
@@ -45,6 +46,9 @@ _LEAST = 1 / 16
 
 def check_codec(text: str, policy: Policy | None = None) -> None:
     """Raise a `SettingsError` unless parcels of the policy can go out like that; None: of one that pushes mass."""
+    name = text.partition(":")[0].strip()
+    if name == AUTO and text != AUTO:
+        raise SettingsError(f"{AUTO} takes no parameters: it finds out by itself. Say {AUTO}, not {text!r}")
     if PairCoding.parse(text) is not None:
         if policy is None or not policy.pairwise:
             told = "this algorithm" if policy is None else policy.name
@@ -63,12 +67,17 @@ def check_codec(text: str, policy: Policy | None = None) -> None:
         return
     if text == AUTO or (policy is not None and policy.collective):  # that pushes none: gossip.collective.making checks
         return
+    if name not in codecs.names():
+        raise SettingsError(suggest("codec", name, [*codecs.names(), AUTO, PAIRS]))
     codec = codecs.parse(text)
     if not codec.carries_mass:
-        carriers = [name for name in codecs.names() if codecs.get(name).carries_mass]
+        carriers = [one for one in codecs.names() if codecs.get(one).carries_mass]
+        instead = f"{', '.join(carriers)} or {AUTO}"
+        if policy is not None and policy.pairwise:
+            instead = f"{PAIRS}, with which {policy.name} averages the values that changed most; or {instead}"
         raise SettingsError(
             f"{codec.name} cannot carry mass: most of it would not arrive, or too coarsely; it is for gradients and "
-            f"differences. Use {', '.join(carriers)} or {AUTO}"
+            f"differences. Use {instead}"
         )
 
 
@@ -114,9 +123,9 @@ class Coding:
             layout: what there is to push.
             policy: the algorithm, if it is not just any that pushes mass.
         """
+        check_codec(text, policy)
         if policy is not None and policy.collective:
             text = "none"  # for its exchange; no parcels go out
-        check_codec(text, policy)
         self._auto = text == AUTO
         #: Of the shards, per step: those that take their turn; all peers have the same.
         self.most = share

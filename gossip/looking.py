@@ -80,7 +80,8 @@ class Looker:
                 return shown
             self._transport.wait(min(again_at, deadline) - time.monotonic())
         raise NothingShown(
-            f"{self._peer} did not answer within {timeout:g} s. Is a peer there, can it reach "
+            f"{self._peer} did not answer within {timeout:g} s. If the run is just starting, try again: a peer "
+            "answers once its script has attached the model. Otherwise: is a peer there, can it reach "
             f"{self._transport.endpoint}, and "
             f"{'is the key one that may look' if self._key else 'does the swarm do without keys'}?"
         )

@@ -54,6 +54,11 @@ def read_invitation(path: Path) -> Invitation:
             raise ValueError("it names no peers, or one with a key that is none")
         halves = told["keys"]
         keys = None if halves is None else KeyPair(*(half.encode() for half in halves))
+    except FileNotFoundError as error:
+        raise CommandError(
+            f"cannot read {path}: there is no such file. A run has it once all its peers have started: if it is just "
+            "starting, try again; otherwise, is that the directory of a run?"
+        ) from error
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -20,6 +20,24 @@ exit codes: 0 all peers finished (those killed by --fault aside); 1 some failed;
 3 none finished; 130 stopped by Ctrl-C.
 """
 
+#: Those of `gossip.policies`, which is too slow to import at each start; a test holds the two together.
+_ALGORITHMS = (
+    "sgp",
+    "osgp",
+    "dpsgd",
+    "adpsgd",
+    "easgd",
+    "choco",
+    "gossip-push",
+    "gossip-pull",
+    "local",
+    "slowmo",
+    "noloco",
+    "ssd",
+    "allreduce",
+    "parameter-server",
+)
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the subcommand."""
@@ -55,7 +73,7 @@ def _add_who(group: argparse._ArgumentGroup) -> None:
 def _add_how(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--topology", metavar="NAME[:k=v]", help="see 'gossip topologies' (default: one-peer-exponential)")
-    add("--algorithm", metavar="NAME[:k=v]", help="sgp, osgp, dpsgd, adpsgd, easgd, local... (default: osgp)")
+    add("--algorithm", metavar="NAME[:k=v]", help=f"{', '.join(_ALGORITHMS)} (default: osgp)")
     add("--preset", metavar="NAME", help="loopback, lan or wan (default: by where the peers are)")
     add("--share", type=fault("share"), metavar="P", help="shards pushed per step, as in 25%% (default: all)")
     add(

@@ -20,6 +20,12 @@ _TRIES = 8
 #: Seconds after which it is asked whether there is anybody at all at a place.
 _GLANCE = 0.5
 
+#: What to do where every connection was refused.
+_NOBODY_LISTENS = (
+    ". Nobody listens there: if the run has ended, gossip report and its directory show how it went; if it has not, "
+    "name another of its peers, or its directory"
+)
+
 
 class NobodyAnswers(CommandError):
     """None of the peers that are known answers."""
@@ -54,18 +60,21 @@ class Lookout:
         Args:
             timeout: seconds that each peer has for its answer, if there is a peer.
         """
-        failures = []
+        failures: list[Exception] = []
         for place in list(self._places)[:_TRIES]:
             try:
                 picture = read_picture(self._shown(place, timeout))
             except (GossipError, OSError, ValueError) as error:
-                failures.append(str(error))
+                failures.append(error)
                 self._close()
                 self._places[place] = self._places.pop(place)  # to the end
             else:
                 self._learn(picture)
                 return picture
-        raise NobodyAnswers("; ".join(failures))
+        told = "; ".join(map(str, failures))
+        if all(isinstance(error.__cause__, ConnectionRefusedError) for error in failures):
+            told += _NOBODY_LISTENS
+        raise NobodyAnswers(told)
 
     def _shown(self, place: str, timeout: float) -> bytes:
         peer = Endpoint.parse(place)

@@ -226,7 +226,8 @@ class Engine:
             asked = ", ".join(record.endpoint for record in self._contacts)
             raise StartError(
                 f"rank {self._setup.rank}: nobody let it in within {self._setup.start_timeout:g} s. Asked: {asked}. "
-                "Do they run, can they reach this peer, and is the key one that they let in?"
+                "If the swarm is just starting, try again: a peer lets others in once its script has attached the "
+                "model. Otherwise: do they run, can they reach this peer, and is the key one that they let in?"
             )
         self._check()
         return [rank for rank in self.core.view.members if rank != self._setup.rank]
@@ -236,7 +237,11 @@ class Engine:
         # A large model takes its time; what counts is that pieces keep coming.
         while self._annex is None:
             if not self._wait(self._progress(), self._setup.start_timeout):
-                raise StartError(f"rank {self._setup.rank}: no state came from ranks {donors}; are they still there?")
+                raise StartError(
+                    f"rank {self._setup.rank}: no state came from ranks {donors} within "
+                    f"{self._setup.start_timeout:g} s. If the swarm is just starting, try again: it has none before "
+                    "its peers have met. Otherwise: are they still there?"
+                )
         return self._annex
 
     def _progress(self) -> Callable[[], bool]:

@@ -9,6 +9,7 @@ the sender's to keep: Lin et al. 2018 ("Deep gradient compression", arXiv:1712.0
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ class TopK(Codec):
     quantises = False
 
     def __init__(self, *, share: float | str = "1%", values: str = "none") -> None:
-        self.share = parse_share(share) if isinstance(share, str) else share
+        self.share = _read_share(share)
         if not 0 < self.share <= 1:
             raise SettingsError(f"{self.name}: share is what is sent, above 0% and at most 100%, not {share}")
         if values not in _VALUES:
@@ -98,6 +99,14 @@ class TopK(Codec):
         out = np.zeros(count, dtype)
         out[places] = values
         return out
+
+
+def _read_share(share: float | str) -> float:
+    """Return the share as a number; NaN for what is none, so that whoever checks the range can name itself."""
+    try:
+        return parse_share(share) if isinstance(share, str) else share
+    except SettingsError:
+        return math.nan
 
 
 def _largest(values: Values, k: int) -> Places:

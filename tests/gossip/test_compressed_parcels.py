@@ -16,6 +16,7 @@ from gossip.errors import Reason, Rejected, SettingsError
 from gossip.faults import parse_straggler
 from gossip.mass import Layout
 from gossip.messages import Address, Parcel, Pass
+from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.simulation import Scenario, simulate
 from gossip.wire import VERSION, Codec
@@ -169,6 +170,29 @@ def test_what_cannot_carry_mass_is_refused_with_what_can(name: str) -> None:
         check_codec(name)
     with pytest.raises(SettingsError, match="cannot carry mass"):
         Hand(random(0), random(1), turns=[ONE_WAY], compress=name)
+
+
+@pytest.mark.parametrize("algorithm", [None, "sgp", "adpsgd", "choco", "allreduce"])
+@pytest.mark.parametrize("text", ["auto:x=1", "auto:", "auto:int8"])
+def test_auto_takes_no_parameters(text: str, algorithm: str | None) -> None:
+    policy = None if algorithm is None else parse(algorithm)
+    with pytest.raises(SettingsError, match=f"auto takes no parameters.*Say auto, not '{text}'"):
+        check_codec(text, policy)
+    with pytest.raises(SettingsError, match="auto takes no parameters"):
+        Coding(text, 1.0, Layout.uniform(COUNT, 1, np.float64), policy)
+
+
+@pytest.mark.parametrize("name", ["", "zip"])
+def test_an_unknown_name_is_told_all_there_are(name: str) -> None:
+    known = ", ".join(sorted([*codecs.names(), "auto", "topk-pair"]))
+    with pytest.raises(SettingsError, match=f"no codec is called '{name}'; there are: {known}"):
+        check_codec(name)
+
+
+@pytest.mark.parametrize(("name", "near"), [("atuo", "auto"), ("top-pair", "topk-pair")])
+def test_a_misspelt_name_is_told_what_is_near(name: str, near: str) -> None:
+    with pytest.raises(SettingsError, match=f"did you mean {near}"):
+        check_codec(name)
 
 
 class Link:

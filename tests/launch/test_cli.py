@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import types
@@ -13,6 +14,7 @@ import pytest
 from commands import Capture, failure
 
 import topologies
+from gossip import policies
 from gossip.version import __version__
 from launch import cli, topologies_command
 
@@ -25,6 +27,14 @@ def test_help_lists_the_commands_and_succeeds(capsys: Capture) -> None:
 def test_the_help_of_a_command_has_examples(capsys: Capture) -> None:
     assert cli.main(["topologies", "--help"]) == 0
     assert "gossip topologies base:k=2 -n 33" in capsys.readouterr().out
+
+
+def test_the_help_of_launch_names_every_algorithm(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # nothing is broken at a hyphen
+    assert cli.main(["launch", "--help"]) == 0
+    told = re.search(r"--algorithm NAME\S*\s+(.*) \(default: osgp\)", capsys.readouterr().out)
+    assert told is not None
+    assert sorted(told[1].split(", ")) == policies.names()
 
 
 def test_version(capsys: Capture) -> None:

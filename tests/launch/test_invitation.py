@@ -60,7 +60,7 @@ def test_one_that_others_can_read_is_refused(tmp_path: Path, invitation: Invitat
 
 
 def test_one_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"cannot read .*watch\.json"):
+    with pytest.raises(CommandError, match=r"cannot read .*watch\.json: .*if it is just starting, try again"):
         found(str(tmp_path), WATCH)
 
 

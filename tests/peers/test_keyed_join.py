@@ -84,8 +84,10 @@ class Swarm:
         if step == 3:
             self.trains.set()
 
-    def newcomer(self, invitation: KeyPair, own: KeyPair, start_timeout: float) -> tuple[tuple[int, ...], float]:
-        assert self.trains.wait(PATIENCE)
+    def newcomer(
+        self, invitation: KeyPair, own: KeyPair, start_timeout: float, *, early: bool = False
+    ) -> tuple[tuple[int, ...], float]:
+        assert early or self.trains.wait(PATIENCE)
         held: list[float] = []
 
         def look(_: int, model: torch.nn.Linear, __: Peer) -> None:
@@ -127,10 +129,25 @@ def test_not_without(which: str) -> None:
         try:
             founders = [pool.submit(swarm.founder, rank) for rank in range(2)]
             keys = new_keys() if which == "none at all" else swarm.watching
-            with pytest.raises(StartError, match="nobody let it in within 2 s"):
+            with pytest.raises(StartError, match=r"nobody let it in within 2 s.*is just starting, try again"):
                 swarm.newcomer(keys, new_keys(), 2.0)
         finally:
             swarm.over.set()
         for founder in founders:
             founder.result(PATIENCE)
     assert all(seen == {0, 1} for seen in swarm.views)
+
+
+def test_not_before_the_swarm_has_begun() -> None:
+    swarm = Swarm()
+    with ThreadPoolExecutor(3) as pool:
+        try:
+            founders = [pool.submit(swarm.founder, 0)]  # it waits for the other one
+            with pytest.raises(StartError, match=r"within 2 s\..* If the swarm is just starting, try again"):
+                swarm.newcomer(swarm.invitation, new_keys(), 2.0, early=True)
+            founders.append(pool.submit(swarm.founder, 1))
+            assert swarm.trains.wait(PATIENCE), "the swarm begins all the same"
+        finally:
+            swarm.over.set()
+        for founder in founders:
+            founder.result(PATIENCE)

