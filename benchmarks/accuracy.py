@@ -2,10 +2,10 @@
 
     python -m benchmarks.accuracy [--quick] [--json]
 
-A network of 105,866 parameters, SGD with Nesterov's momentum of 0.9, 1,200 steps of 32 samples per process (5 epochs;
-a short warm-up, then half a cosine down to 0), the same part of the data, start and learning rate for gloo's all-reduce by torch's DistributedDataParallel and for each method of
-ours, with the defaults of its policy unless its name says otherwise. Test accuracy of DDP's model, and of the average
-after ``peer.consensus()``; 3 seeds.
+A network of 105,866 parameters, SGD with Nesterov's momentum of 0.9, 1,200 steps of 32 samples per process: 5 epochs, a
+short warm-up, then half a cosine down to 0. The same part of the data, start and learning rate for gloo's all-reduce by
+torch's DistributedDataParallel and for each method of ours, with the defaults of its policy unless its name says
+otherwise. Test accuracy of DDP's model, and of the average after ``peer.consensus()``; 3 seeds.
 
 Bytes per peer and step are what the peers handed to their transports while they trained, everything included: parcels
 with their headers, answers, membership, news; only the handing over of the first model, before the first step, is not.

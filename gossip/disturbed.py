@@ -84,6 +84,10 @@ class DisturbedTransport:
         self._inner.connect(rank, endpoint, key)
         self._known.add(rank)
 
+    def reconnect(self, rank: int) -> None:
+        """Connect anew to where a rank is; what is held back for it is as if it were on its way still."""
+        self._inner.reconnect(rank)
+
     def disconnect(self, rank: int) -> None:
         """Forget a rank and all that was queued or held back for it."""
         self._forget(rank)

@@ -40,8 +40,8 @@ _BATCH = 64
 _INSIST, _RETRY, _KEPT = 1.0, 0.01, 256
 #: How often whoever waits for others looks whether it still makes sense.
 _GLANCE = 0.2
-#: Seconds between two new connections to the same peer: at least, at first; and once one after the other was in vain.
-_RENEWED, _RENEWED_CEILING = 1.0, 16.0
+#: Seconds between two new connections to the same peer: at least, and as long as nothing it is sent is answered.
+_RENEWED, _RENEWED_CEILING = 1.0, 8.0
 #: Connections to those who are no members.
 _GUESTS = 16
 
@@ -281,6 +281,8 @@ class Driver:
             self._find(effect.record)
         elif isinstance(effect, events.Unanswered):
             self._renew(effect.to.rank)
+        elif isinstance(effect, events.Released) and (rank := effect.parcel.destination.rank) in self._renewed:
+            self._renewed[rank] = self._renewed[rank][0], _RENEWED  # it gets what is sent
         if self._listen is not None and not isinstance(effect, events.Proceed | events.Merged | events.Rested):
             self._listen(effect)
         if isinstance(effect, self._awaited):
@@ -299,7 +301,7 @@ class Driver:
         return taken
 
     def _renew(self, rank: int) -> None:
-        """Connect anew to one that seems not to get what is sent, before the next message to it.
+        """Connect anew to one that seems not to get what is sent.
 
         A byte that was damaged on the way can make the other side wait for a message that never ends, over a connection
         that looks well. What is on its way over the former connection is lost, so whoever is only slow is given twice
@@ -307,11 +309,9 @@ class Driver:
         """
         now = self._clock()
         last, pause = self._renewed.get(rank, (-math.inf, _RENEWED))
-        if rank in self._homes and now - last >= pause:
-            in_vain = now - last < 4 * pause
-            self._renewed[rank] = now, min(2 * pause, _RENEWED_CEILING) if in_vain else _RENEWED
-            endpoint, key = self._homes[rank]
-            self._directory[rank] = Endpoint.parse(endpoint), key.encode() or None
+        if now - last >= pause:
+            self._renewed[rank] = now, min(2 * pause, _RENEWED_CEILING)
+            self._transport.reconnect(rank)
 
     def _try_again(self) -> None:
         for _ in range(len(self._insisted)):

@@ -99,6 +99,9 @@ class MemoryTransport:
         self.disconnect(rank)
         self._peers[rank] = endpoint
 
+    def reconnect(self, rank: int) -> None:
+        """Do nothing: within a process no connection fails."""
+
     def disconnect(self, rank: int) -> None:
         """Forget a rank and all that it has not received yet."""
         endpoint = self._peers.pop(rank, None)

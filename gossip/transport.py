@@ -73,6 +73,9 @@ class Transport(Protocol):
     def connect(self, rank: int, endpoint: Endpoint, key: bytes | None = None) -> None:
         """Make a rank reachable, or reachable somewhere else."""
 
+    def reconnect(self, rank: int) -> None:
+        """Connect anew to where a rank is; what was on its way there may be lost. Unknown ranks stay unknown."""
+
     def disconnect(self, rank: int) -> None:
         """Forget a rank and all that was queued for it."""
 
@@ -269,6 +272,12 @@ class ZmqTransport:
             raise
         self._outlets[rank] = _Outlet(parcels, words, endpoint, key, time.monotonic(), self._sharing(endpoint))
 
+    def reconnect(self, rank: int) -> None:
+        """Connect anew to where a rank is; what was on its way there may be lost. Unknown ranks stay unknown."""
+        outlet = self._outlets.get(rank)
+        if outlet is not None:
+            self.connect(rank, outlet.endpoint, outlet.key)
+
     def disconnect(self, rank: int) -> None:
         """Forget a rank and all that was queued for it."""
         outlet = self._outlets.pop(rank, None)
@@ -336,7 +345,7 @@ class ZmqTransport:
             if outlet.writable():
                 outlet.writable_at = now
             elif now - outlet.writable_at > self._link.handshake:
-                self.connect(rank, outlet.endpoint, outlet.key)
+                self.reconnect(rank)
 
     def wake(self) -> None:
         """End a `wait` from another thread."""

@@ -38,6 +38,9 @@ class Recorder:
     def clock(self) -> float:
         return self.now
 
+    def reconnect(self, rank: int) -> None:
+        self.calls.append(("reconnect", rank))
+
     def connect(self, rank: int, endpoint: Endpoint, key: bytes | None = None) -> None:
         self.calls.append(("connect", rank, endpoint, key))
 

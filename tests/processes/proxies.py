@@ -69,6 +69,8 @@ class Proxy:
         self._resumed = threading.Event()
         self._closing = threading.Event()
         self._open: set[socket.socket] = set()
+        #: What comes from these is swallowed.
+        self._deaf: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._server = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.endpoint = f"127.0.0.1:{self._server.getsockname()[1]}"
@@ -85,6 +87,11 @@ class Proxy:
         with self._lock:
             self._limit = None
             self._resumed.set()
+
+    def deafen(self) -> None:
+        """Swallow from now on what is sent over connections that stand; new ones are well."""
+        with self._lock:
+            self._deaf |= self._open
 
     def cut(self) -> None:
         """Break every connection that stands."""
@@ -136,6 +143,8 @@ class Proxy:
         safe = _HANDSHAKE
         with suppress(OSError):  # one of the ends is gone, so the other goes as well
             while data := source.recv(_CHUNK):
+                if source in self._deaf:
+                    continue
                 weather = self.weather
                 chunk = bytearray(data)
                 if not forward:

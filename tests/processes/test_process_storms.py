@@ -120,6 +120,24 @@ def test_messages_that_come_twice_and_out_of_order_count_once(
     closed(peers)
 
 
+@pytest.mark.parametrize("direction", [(0, 1), (1, 0)], ids=["parcels", "answers"])
+def test_a_connection_over_which_nothing_is_answered_is_made_anew(
+    proxies: Proxies, swarm: Swarm, direction: tuple[int, int]
+) -> None:
+    """It takes all that is written and looks well, so only the silence tells."""
+    proxies.set_up(through=lambda origin, target: (origin, target) == direction)
+    peers = swarm.start(2, topology="ring", algorithm="sgp", route=proxies.route, settings=HASTY)
+    link = proxies.links[direction]
+    before = link.count.connections
+    link.deafen()
+    steps(peers, 5, pause=0.01)
+    converge(peers, 5)
+    books = settle(peers)
+    conserved(books, 64, 256)
+    assert link.count.connections > before
+    closed(peers)
+
+
 @pytest.fixture
 def impostor() -> Iterator[Impostor]:
     one = Impostor()
