@@ -12,9 +12,9 @@ __all__ = ["render", "runs"]
 PEERS = 16
 _CASES = (
     Algorithm("no outer step", "local:h=8", "one-peer-exponential", waits=True),
-    Algorithm("slowmo, beta = 0.7", "slowmo:h=8", "one-peer-exponential", waits=True),
+    Algorithm("slowmo, beta = 0.7", "slowmo:h=8,beta=0.7", "one-peer-exponential", waits=True),
     Algorithm("slowmo, beta = 0.3", "slowmo:h=8,beta=0.3", "one-peer-exponential", waits=True),
-    Algorithm("slowmo, beta = 0.7, with all others", "slowmo:h=8", "complete", waits=True),
+    Algorithm("slowmo, beta = 0.7, with all others", "slowmo:h=8,beta=0.7", "complete", waits=True),
     Algorithm("noloco, mu = 0.5, eta = 0.7", "noloco:h=8", "random-matching", waits=True),
 )
 

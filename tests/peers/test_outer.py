@@ -55,7 +55,7 @@ def test_slowmo_is_its_formula(topology: str, h: int) -> None:
 
 def test_slowmo_leaves_the_optimizers_own_momentum_alone() -> None:
     found = run("slowmo:h=5", make=heavy)
-    assert_same(found, slowmo("one-peer-exponential", 5, 0.7, 1.0, momentum=0.9))
+    assert_same(found, slowmo("one-peer-exponential", 5, 0.3, 1.0, momentum=0.9))
 
 
 @pytest.mark.parametrize(("topology", "h"), [("random-matching", 3), ("one-peer-hypercube", 8)])
