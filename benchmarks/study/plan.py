@@ -27,7 +27,7 @@ class Budget:
         return "--quick" if self.quick else f"--samples {self.samples} --seeds {self.seeds}"
 
 
-FULL = Budget(96_000, 3)
+FULL = Budget(48_000, 3)
 QUICK = Budget(16_000, 1, quick=True)
 
 
