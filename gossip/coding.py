@@ -75,6 +75,10 @@ def check_codec(text: str, policy: Policy | None = None) -> None:
         instead = f"{', '.join(carriers)} or {AUTO}"
         if policy is not None and policy.pairwise:
             instead = f"{PAIRS}, with which {policy.name} averages the values that changed most; or {instead}"
+        elif policy is not None and policy.may_differ:
+            instead = f"{policy.name} with differences=true, on a fixed symmetric topology; or {instead}"
+        elif policy is not None and policy.outer is not None:
+            instead = f"slowmo:differences=true on a fixed symmetric topology; or {instead}"
         raise SettingsError(
             f"{codec.name} cannot carry mass: most of it would not arrive, or too coarsely; it is for gradients and "
             f"differences. Use {instead}"

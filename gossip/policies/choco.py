@@ -14,13 +14,16 @@ arXiv:1907.09356, by the same and Lin, it is z before it, so that messages trave
 ``gamma`` is how much of the way is gone. The coarser C, the staler are estimates, and the less is safe: 0, the default,
 takes what suits the codec (`gossip.choco_coding`).
 
+`local`, `slowmo` and `ssd` can tell differences as well, with ``differences=true``: after every h-th step only, and
+then take their own steps on top. That is how a codec for gradients gets along with local steps.
+
 Use it on a fixed graph over links that carry a few percent of a model per step.
 """
 
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy, require_symmetric
+from gossip.policies.policy import Policy, require_fixed
 from topologies import Schedule
 
 __all__ = ["CHOCO"]
@@ -43,10 +46,4 @@ class CHOCO(Policy):
 
     def check(self, schedule: Schedule) -> None:
         """Refuse a schedule that changes from turn to turn, or is not symmetric."""
-        if schedule.period != 1:
-            raise SettingsError(
-                f"choco needs the same neighbours in every turn, of whom it keeps estimates, and {schedule.name} "
-                "changes them; use bidirectional-ring, torus, hypercube or complete, or dpsgd, which takes any "
-                "symmetric topology"
-            )
-        require_symmetric(self.name, schedule, "bidirectional-ring, torus, hypercube or complete")
+        require_fixed(self.name, schedule)

@@ -11,7 +11,8 @@ bytes and keeps replicas closer together; this has fewer messages, and fewer mom
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy, momentum_option
+from gossip.policies.policy import Policy, momentum_option, require_fixed
+from topologies import Schedule
 
 __all__ = ["Local"]
 
@@ -20,8 +21,9 @@ class Local(Policy):
     """PushSum after every ``h`` local steps, waiting for parcels more than ``tau`` turns late."""
 
     name = "local"
+    may_differ = True
 
-    def __init__(self, *, h: int = 8, tau: int = 1, momentum: str = "own") -> None:
+    def __init__(self, *, h: int = 8, tau: int = 1, momentum: str = "own", differences: bool = False) -> None:
         if h < 1:
             raise SettingsError(f"local: h is the number of steps from one push to the next, 1 or more, not {h}")
         if tau < 0:
@@ -29,3 +31,9 @@ class Local(Policy):
         self.every = h
         self.lag = tau
         self.momentum = momentum_option(self.name, momentum)
+        self.differences = differences
+
+    def check(self, schedule: Schedule) -> None:
+        """Refuse, for differences, a schedule that changes from turn to turn, or is not symmetric."""
+        if self.differences:
+            require_fixed(f"{self.name} with differences", schedule)

@@ -51,6 +51,8 @@ class Policy:
     #: suits the codec.
     differences = False
     gamma = 0.0
+    #: Whether users may choose differences.
+    may_differ = False
     #: What goes to each neighbour of a turn instead of what the schedule says; None: what it says.
     fraction: float | None = None
     #: The outer step after each exchange, if there is one.
@@ -103,6 +105,17 @@ def require_pairs(policy: str, schedule: Schedule) -> None:
                         f"sends {fraction:.3g} to {other}, which is no such pair; use random-matching, or "
                         "one-peer-hypercube for 2, 4, 8, ... peers, or another algorithm: slowmo takes any topology"
                     )
+
+
+def require_fixed(policy: str, schedule: Schedule) -> None:
+    """Raise unless neighbours stay the same, so that estimates of them can be kept, and edges go both ways."""
+    if schedule.period != 1:
+        raise SettingsError(
+            f"{policy} needs the same neighbours in every turn, of whom it keeps estimates, and {schedule.name} "
+            "changes them; use bidirectional-ring, torus, hypercube or complete, or dpsgd, which takes any "
+            "symmetric topology"
+        )
+    require_symmetric(policy, schedule, "bidirectional-ring, torus, hypercube or complete")
 
 
 def require_symmetric(

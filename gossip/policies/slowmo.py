@@ -22,13 +22,16 @@ and it keeps differences between replicas alive: whatever the topology, they los
 themselves with an exchange (docs/study.md, outer momentum). With 0.7 and a rate that suits everybody else, training
 ended far below `local`; with 0.3 at its level or above.
 
+With ``differences=true`` the exchange is that of `choco`, on a fixed symmetric graph, and any codec will do.
+
 Use it in the place of `local`: it has the same traffic.
 """
 
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Outer, Policy
+from gossip.policies.policy import Outer, Policy, require_fixed
+from topologies import Schedule
 
 __all__ = ["SlowMo"]
 
@@ -37,10 +40,17 @@ class SlowMo(Policy):
     """PushSum after every ``h`` local steps, then outer momentum ``beta`` with the outer rate ``alpha``."""
 
     name = "slowmo"
+    may_differ = True
     lag = 0
 
-    def __init__(self, *, h: int = 8, beta: float = 0.3, alpha: float = 1.0) -> None:
+    def __init__(self, *, h: int = 8, beta: float = 0.3, alpha: float = 1.0, differences: bool = False) -> None:
         if h < 1:
             raise SettingsError(f"slowmo: h is the number of steps from one push to the next, 1 or more, not {h}")
         self.every = h
         self.outer = Outer.checked(self.name, {"beta": beta, "alpha": alpha})
+        self.differences = differences
+
+    def check(self, schedule: Schedule) -> None:
+        """Refuse, for differences, a schedule that changes from turn to turn, or is not symmetric."""
+        if self.differences:
+            require_fixed(f"{self.name} with differences", schedule)

@@ -23,13 +23,16 @@ Why these factors. Let u' be the mean of all peers' u, which changes slowly from
 
 With k = 1, and as long as it warms up, it is sgp to the last bit.
 
+With ``differences=true`` the exchange is that of `choco`, on a fixed symmetric graph, and any codec will do.
+
 Use it where a link carries a model every few steps and peers' data differ, so that `local` drifts apart.
 """
 
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy
+from gossip.policies.policy import Policy, require_fixed
+from topologies import Schedule
 
 __all__ = ["SSD"]
 
@@ -38,16 +41,23 @@ class SSD(Policy):
     """PushSum with every step of a ``warmup``, then with every ``k``-th, half the others' direction in between."""
 
     name = "ssd"
+    may_differ = True
     lag = 0
     blend = 0.5
 
-    def __init__(self, *, k: int = 4, warmup: int = 100) -> None:
+    def __init__(self, *, k: int = 4, warmup: int = 100, differences: bool = False) -> None:
         if k < 1:
             raise SettingsError(f"ssd: k is the number of steps from one exchange to the next, 1 or more, not {k}")
         if warmup < 0:
             raise SettingsError(f"ssd: warmup is the number of steps that all exchange, 0 or more, not {warmup}")
         self.every = k
         self._warmup = warmup
+        self.differences = differences
+
+    def check(self, schedule: Schedule) -> None:
+        """Refuse, for differences, a schedule that changes from turn to turn, or is not symmetric."""
+        if self.differences:
+            require_fixed(f"{self.name} with differences", schedule)
 
     def exchanges(self, step: int) -> bool:
         """Whether the step, counted from 1, ends in an exchange."""

@@ -280,6 +280,24 @@ def test_neighbours_that_change_are_refused(topology: str) -> None:
         parse("choco").check(parse_topology(topology, 6))
 
 
+@pytest.mark.parametrize("algorithm", ["local", "slowmo", "ssd"])
+def test_local_steps_may_tell_differences_where_users_say_so(algorithm: str) -> None:
+    telling = parse(f"{algorithm}:differences=true")
+    for name in codecs.names():
+        check_codec(name, telling)
+    telling.check(parse_topology("bidirectional-ring", 6))
+    with pytest.raises(SettingsError, match=f"{algorithm} with differences needs the same neighbours"):
+        telling.check(parse_topology("one-peer-exponential", 6))
+    parse(algorithm).check(parse_topology("one-peer-exponential", 6))
+    with pytest.raises(SettingsError, match=f"Use {algorithm} with differences=true, on a fixed symmetric topology"):
+        check_codec("topk", parse(algorithm))
+
+
+def test_noloco_whose_partners_change_points_to_slowmo() -> None:
+    with pytest.raises(SettingsError, match="Use slowmo:differences=true on a fixed symmetric topology"):
+        check_codec("adacomp", parse("noloco"))
+
+
 def test_edges_that_go_one_way_are_refused() -> None:
     with pytest.raises(SettingsError, match="edges that go both ways"):
         parse("choco").check(parse_topology("ring", 6))
@@ -295,7 +313,7 @@ def test_a_codec_that_changes_is_refused() -> None:
         check_codec("auto", parse("choco"))
 
 
-def test_any_codec_may_tell_differences_and_only_here() -> None:
+def test_any_codec_may_tell_differences_but_not_push_mass() -> None:
     for name in codecs.names():
         check_codec(name, parse("choco"))
     with pytest.raises(SettingsError, match="cannot carry mass"):

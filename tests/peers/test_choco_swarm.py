@@ -22,7 +22,16 @@ class Point(nn.Module):
         self.coarse = nn.Parameter(torch.zeros(SIZE, dtype=torch.bfloat16))
 
 
-def test_peers_with_different_targets_meet_in_the_middle() -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "compress"),
+    [
+        ("choco", "sign"),
+        ("local:h=4,differences=true", "adacomp"),
+        ("slowmo:h=4,differences=true", "topk:share=10%"),
+        ("ssd:k=4,warmup=8,differences=true", "topk:share=10%"),
+    ],
+)
+def test_peers_with_different_targets_meet_in_the_middle(algorithm: str, compress: str) -> None:
     """Each is drawn to its own rank; the others keep it near the mean of all, 1, and consensus ends at it."""
 
     def body(peer: Peer) -> tuple[float, float, float, int]:
@@ -38,10 +47,11 @@ def test_peers_with_different_targets_meet_in_the_middle() -> None:
         reached = peer.consensus(1e-3, LONGEST)
         return reached, float(model.at.detach().mean()), strayed, sent
 
-    found = swarm(3, body, patient(), algorithm="choco", compress="sign", topology="complete")
+    found = swarm(3, body, patient(), algorithm=algorithm, compress=compress, topology="complete")
     for reached, mean, strayed, sent in found:
         assert 0 <= reached <= 1e-3
         assert mean == pytest.approx(np.mean([mean for _, mean, _, _ in found]), abs=1e-2)
         assert strayed < 0.6, "alone, after 80 steps of 5%, two of the three would be off by 0.98"
-        # To each of two, in each step: 58 + 4 bytes for each of two shards; acknowledgements, words and headers beside.
+        # To each of two, in each step, sign: 58 + 4 bytes for each of two shards; acknowledgements, words and headers
+        # beside. The others exchange with every 4th step only, ssd after 8 of each.
         assert sent < 80 * 2 * 2 * 400

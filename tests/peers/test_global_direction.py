@@ -18,7 +18,13 @@ from peers.replica import Replica
 TOPOLOGY = "one-peer-exponential"
 
 
-def ssd(k: int, warmup: int, rate: Callable[[int], float] | None = None, momentum: float = 0.0) -> np.ndarray:
+def ssd(
+    k: int,
+    warmup: int,
+    rate: Callable[[int], float] | None = None,
+    momentum: float = 0.0,
+    topology: str = TOPOLOGY,
+) -> np.ndarray:
     """Return each step's values: d is what a step of the last period moved the mixed z by, on average."""
     z, buffer, turn, trace = start(), np.zeros_like(start()), 0, []
     mixed, direction, since = z.copy(), None, 0.0
@@ -31,7 +37,7 @@ def ssd(k: int, warmup: int, rate: Callable[[int], float] | None = None, momentu
             move = 0.5 * move + 0.5 * lr * direction
         z, since = z + move, since + lr
         if exchanges:
-            z = mixing(TOPOLOGY, turn) @ z
+            z = mixing(topology, turn) @ z
             turn += 1
             direction, mixed, since = (z - mixed) / since, z.copy(), 0.0
         trace.append(z)
@@ -41,6 +47,12 @@ def ssd(k: int, warmup: int, rate: Callable[[int], float] | None = None, momentu
 @pytest.mark.parametrize(("k", "warmup"), [(4, 10), (3, 0)])
 def test_ssd_is_its_formula(k: int, warmup: int) -> None:
     assert_same(run(f"ssd:k={k},warmup={warmup}"), ssd(k, warmup))
+
+
+def test_ssd_by_differences_is_the_same_formula() -> None:
+    """Where the codec takes nothing off, estimates are what they estimate, and all the way is gone."""
+    found = run("ssd:k=4,warmup=6,differences=true", "bidirectional-ring")
+    assert_same(found, ssd(4, 6, topology="bidirectional-ring"))
 
 
 def test_the_direction_goes_with_the_learning_rate() -> None:

@@ -138,3 +138,10 @@ def test_an_empty_parameter_takes_nobodys_place() -> None:
             parameter.add_(1.0)
     method.exchanged({0})
     assert [parameter.tolist() for parameter in model] == [[3.0] * 3, [], [3.0] * 5]
+
+
+@pytest.mark.parametrize("topology", ["bidirectional-ring", "complete"])
+def test_slowmo_by_differences_is_the_same_formula(topology: str) -> None:
+    """Where the codec takes nothing off, estimates are what they estimate, and all the way is gone."""
+    found = run("slowmo:h=4,beta=0.6,alpha=0.9,differences=true", topology)
+    assert_same(found, slowmo(topology, 4, 0.6, 0.9))
