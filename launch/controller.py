@@ -27,6 +27,8 @@ __all__ = ["FAILED", "INTERRUPTED", "SOME_FAILED", "Controller"]
 SOME_FAILED, FAILED, INTERRUPTED = 1, 3, 130
 #: A restarted peer's incarnation: far enough apart that it may reincarnate in between.
 _LIFE = 1000
+#: Seconds of silence after which nobody is about to say something, and how many words are waited for.
+_SILENCE, _WORDS = 0.3, 1000
 
 
 @dataclass
@@ -253,9 +255,24 @@ class Controller:
 
     def _ask_to_stop(self) -> None:
         """Ask all to end by themselves; who has nothing to end yet, and would only print a traceback, is ended."""
-        for peer in self._peers.values():
-            if peer.running:
-                peer.host.signal(peer.seat.rank, signal.SIGINT if peer.listens else signal.SIGTERM)
+        asked = {rank for rank, peer in self._peers.items() if peer.running and peer.listens}
+        for rank in asked:
+            self._peers[rank].host.signal(rank, signal.SIGINT)
+        self._hear_out()
+        for rank, peer in self._peers.items():
+            if peer.running and rank not in asked:
+                peer.host.signal(rank, signal.SIGINT if peer.listens else signal.SIGTERM)
+
+    def _hear_out(self) -> None:
+        """Take in what is on its way here, if anybody has not said yet that it listens: it may have just done so."""
+        for _ in range(_WORDS):
+            if all(peer.listens for peer in self._peers.values() if peer.running):
+                return
+            try:
+                rank, message = self._queue.get(timeout=_SILENCE)
+            except queue.Empty:
+                return
+            self._handle(self._peers[rank], message)
 
     def _signal_all(self, number: int) -> None:
         for peer in self._peers.values():
