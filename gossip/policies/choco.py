@@ -23,8 +23,7 @@ Use it on a fixed graph over links that carry a few percent of a model per step.
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy, require_fixed
-from topologies import Schedule
+from gossip.policies.policy import Policy
 
 __all__ = ["CHOCO"]
 
@@ -43,7 +42,3 @@ class CHOCO(Policy):
                 "0 is what suits the codec"
             )
         self.gamma = gamma
-
-    def check(self, schedule: Schedule) -> None:
-        """Refuse a schedule that changes from turn to turn, or is not symmetric."""
-        require_fixed(self.name, schedule)

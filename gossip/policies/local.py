@@ -11,8 +11,7 @@ bytes and keeps replicas closer together; this has fewer messages, and fewer mom
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy, momentum_option, require_fixed
-from topologies import Schedule
+from gossip.policies.policy import Policy, momentum_option
 
 __all__ = ["Local"]
 
@@ -32,8 +31,3 @@ class Local(Policy):
         self.lag = tau
         self.momentum = momentum_option(self.name, momentum)
         self.differences = differences
-
-    def check(self, schedule: Schedule) -> None:
-        """Refuse, for differences, a schedule that changes from turn to turn, or is not symmetric."""
-        if self.differences:
-            require_fixed(f"{self.name} with differences", schedule)

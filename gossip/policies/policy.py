@@ -77,6 +77,8 @@ class Policy:
 
     def check(self, schedule: Schedule) -> None:
         """Raise an error that says what to use instead, if the schedule does not suit."""
+        if self.differences:
+            _require_fixed(f"{self.name} with differences" if self.may_differ else self.name, schedule)
 
     def awaited(self, turn: int) -> int | None:
         """Return the turn whose parcels must be there, or waited for, once ``turn`` has been pushed."""
@@ -107,7 +109,7 @@ def require_pairs(policy: str, schedule: Schedule) -> None:
                     )
 
 
-def require_fixed(policy: str, schedule: Schedule) -> None:
+def _require_fixed(policy: str, schedule: Schedule) -> None:
     """Raise unless neighbours stay the same, so that estimates of them can be kept, and edges go both ways."""
     if schedule.period != 1:
         raise SettingsError(

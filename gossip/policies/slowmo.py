@@ -30,8 +30,7 @@ Use it in the place of `local`: it has the same traffic.
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Outer, Policy, require_fixed
-from topologies import Schedule
+from gossip.policies.policy import Outer, Policy
 
 __all__ = ["SlowMo"]
 
@@ -49,8 +48,3 @@ class SlowMo(Policy):
         self.every = h
         self.outer = Outer.checked(self.name, {"beta": beta, "alpha": alpha})
         self.differences = differences
-
-    def check(self, schedule: Schedule) -> None:
-        """Refuse, for differences, a schedule that changes from turn to turn, or is not symmetric."""
-        if self.differences:
-            require_fixed(f"{self.name} with differences", schedule)

@@ -31,8 +31,7 @@ Use it where a link carries a model every few steps and peers' data differ, so t
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy, require_fixed
-from topologies import Schedule
+from gossip.policies.policy import Policy
 
 __all__ = ["SSD"]
 
@@ -53,11 +52,6 @@ class SSD(Policy):
         self.every = k
         self._warmup = warmup
         self.differences = differences
-
-    def check(self, schedule: Schedule) -> None:
-        """Refuse, for differences, a schedule that changes from turn to turn, or is not symmetric."""
-        if self.differences:
-            require_fixed(f"{self.name} with differences", schedule)
 
     def exchanges(self, step: int) -> bool:
         """Whether the step, counted from 1, ends in an exchange."""
