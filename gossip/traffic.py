@@ -131,6 +131,8 @@ class Traffic:
         for address, fraction in self._edges(turn):
             if self.view.fenced(address):
                 self._send(Fence(self.me, address))
+            elif self.policy.pairwise and self.view.is_asked(address.rank, turn):
+                continue  # once for each pair and turn: it begins, and we answer
             elif self._backoff.skip(address.rank, shard) or not self._has_budget(address, shard):
                 self._pass(address, shard, turn)
             else:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from gossip.messages import Address
 from topologies import Schedule
+from topologies.draws import below
 
 __all__ = ["Roster", "View"]
 
@@ -84,6 +85,17 @@ class View:
         places = self._roster.schedule.in_neighbours(self._place, turn)
         ranks = [self._roster.places[place] for place in places]
         return [rank for rank in ranks if not self.fenced(self.address(rank))]
+
+    def is_asked(self, rank: int, turn: int) -> bool:
+        """Whether it is the rank that begins an exchange with this peer at a turn: drawn where the edge goes both ways.
+
+        Both ends draw the same, so one of them begins, unless their views differ: then it may be both or none.
+        """
+        place = bisect_left(self._roster.places, rank)
+        if all(other != self._place for other, _ in self._roster.schedule.out_edges(place, turn)):
+            return False
+        lower_begins = below(2, turn, min(rank, self._rank), max(rank, self._rank))
+        return bool(lower_begins) == (rank < self._rank)
 
     def address(self, rank: int) -> Address:
         """Return a member in its present incarnation."""

@@ -10,9 +10,25 @@ from typing import Any
 from gossip.errors import SettingsError
 from launch.errors import CommandError
 
-__all__ = ["check_plot", "fault", "integer", "port", "positive", "seconds"]
+__all__ = ["AVERAGING", "COLLECTIVE", "check_plot", "fault", "integer", "port", "positive", "seconds"]
 
 _KINDS = (".svg", ".png")
+#: The algorithms of `gossip.policies`, which is too slow to import at each start: those that move mass, and the others.
+AVERAGING = (
+    "sgp",
+    "osgp",
+    "dpsgd",
+    "adpsgd",
+    "easgd",
+    "choco",
+    "gossip-push",
+    "gossip-pull",
+    "local",
+    "slowmo",
+    "noloco",
+    "ssd",
+)
+COLLECTIVE = ("allreduce", "parameter-server")
 
 
 def positive(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from launch.arguments import fault, integer, port, positive, seconds
+from launch.arguments import AVERAGING, COLLECTIVE, fault, integer, port, positive, seconds
 
 __all__ = ["add_parser", "run"]
 
@@ -19,25 +19,6 @@ examples:
 exit codes: 0 all peers finished (those killed by --fault aside); 1 some failed; 2 a mistake in the command;
 3 none finished; 130 stopped by Ctrl-C.
 """
-
-#: Those of `gossip.policies`, which is too slow to import at each start; a test holds the two together.
-_ALGORITHMS = (
-    "sgp",
-    "osgp",
-    "dpsgd",
-    "adpsgd",
-    "easgd",
-    "choco",
-    "gossip-push",
-    "gossip-pull",
-    "local",
-    "slowmo",
-    "noloco",
-    "ssd",
-    "allreduce",
-    "parameter-server",
-)
-
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the subcommand."""
@@ -73,7 +54,7 @@ def _add_who(group: argparse._ArgumentGroup) -> None:
 def _add_how(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--topology", metavar="NAME[:k=v]", help="see 'gossip topologies' (default: one-peer-exponential)")
-    add("--algorithm", metavar="NAME[:k=v]", help=f"{', '.join(_ALGORITHMS)} (default: osgp)")
+    add("--algorithm", metavar="NAME[:k=v]", help=f"{', '.join((*AVERAGING, *COLLECTIVE))} (default: osgp)")
     add("--preset", metavar="NAME", help="loopback, lan or wan (default: by where the peers are)")
     add("--share", type=fault("share"), metavar="P", help="shards pushed per step, as in 25%% (default: all)")
     add(

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.arguments import check_plot, fault, integer, positive, seconds
+from launch.arguments import AVERAGING, check_plot, fault, integer, positive, seconds
 
 if TYPE_CHECKING:
     from gossip.settings import Settings
@@ -46,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME[:k=v]",
         help="see 'gossip topologies' (default: one-peer-exponential)",
     )
-    add("--algorithm", default="sgp", metavar="NAME[:k=v]", help="sgp, osgp, adpsgd... (default: sgp)")
+    add("--algorithm", default="sgp", metavar="NAME[:k=v]", help=f"{', '.join(AVERAGING)} (default: sgp)")
     add("--seed", type=integer, default=0, metavar="S", help="same seed, same run (default: 0)")
     add("--size", type=positive, default=8, metavar="M", help="numbers that each peer holds (default: 8)")
     add("--shards", type=positive, default=1, metavar="K", help="shards that they form (default: 1)")

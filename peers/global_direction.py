@@ -6,7 +6,8 @@ by change / spent for each unit of rate, and with the rate that is set now a ste
 
     d = change rate / spent
 
-which is change / k as long as the rate stays what it is. Where an optimizer has several groups, each has its own rate.
+which is change / k as long as the rate stays what it is. Both are means over the last few exchanges, since one change
+alone is in part the neighbour's being elsewhere. Where an optimizer has several groups, each has its own rate.
 Until there is a difference to look at, the optimizer's move is left alone. That is what a newcomer begins with, too.
 """
 
@@ -24,6 +25,8 @@ from peers.trained import Segment, Trained
 
 __all__ = ["GlobalDirection"]
 
+#: How much of the means over exchanges is the last one's: about as many count as most topologies need to mix.
+_FRESH = 0.25
 #: By shard and group of the optimizer.
 _Rates = dict[tuple[int, int], float]
 
@@ -35,10 +38,10 @@ class GlobalDirection(Method):
         self._blend = blend
         self._values = replica.vectors
         self._trained = Trained(replica, optimizer)
-        #: The values after the last exchange, and how they had changed from the one before to the last.
+        #: The values after the last exchange, and how they change from one to the next, in the mean.
         self._last = [one.clone() for one in self._values]
         self._change = [torch.zeros_like(one) for one in self._values]
-        #: The rates of all steps since the last exchange, and of those that `_change` is about.
+        #: The rates of all steps since the last exchange, and their sums from one to the next, in the same mean.
         self._since: _Rates = defaultdict(float)
         self._spent: _Rates = {}
         self._before: list[tuple[Segment, float, torch.Tensor]] = []
@@ -75,13 +78,13 @@ class GlobalDirection(Method):
         """Look how the swarm moved since the last time."""
         for segment in self._trained.segments(shards):
             z, last, change = (segment.of(one) for one in (self._values, self._last, self._change))
-            torch.sub(z, last, out=change)
+            change.mul_(1 - _FRESH).add_(z, alpha=_FRESH).sub_(last, alpha=_FRESH)
             last.copy_(z)
         for key in {(one.shard, one.group) for one in self._trained.segments(shards)}:
-            self._spent[key] = self._since.pop(key, 0.0)
+            self._spent[key] = (1 - _FRESH) * self._spent.get(key, 0.0) + _FRESH * self._since.pop(key, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the change, what the next one is to, and the rates of both."""
+        """Return the mean change, what the next one is to, and the rates of both."""
         rates = {"since": dict(self._since), "spent": dict(self._spent)}
         return {"last": self._last, "change": self._change, **rates}
 

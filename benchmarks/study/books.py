@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gossip.core import Core
+from gossip.events import Drawn
 from gossip.inbox import Pile
 from gossip.mass import Layout
 from gossip.messages import Parcel
@@ -25,3 +26,6 @@ class WeightBooks(Accounts):
     def _add(self, amount: Amount, parcel: Parcel | Pile, sign: int) -> None:
         amount[0] += sign * parcel.weight
         amount[1 + parcel.shard] += sign * parcel.weight
+
+    def _move(self, effect: Drawn) -> None:
+        """Book nothing: it moves values, and no weight."""

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["VERSION", "Outcome", "Run"]
 
 #: Goes up when the same run would come out differently: older results in a cache are not used then.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Run:
     algorithm: str
     topology: str
     peers: int
-    #: The learning rate of SGD with Nesterov momentum 0.9.
+    #: The learning rate of SGD.
     rate: float
     seed: int
     #: Of all peers together.
@@ -27,6 +27,8 @@ class Run:
     task: str = "fashion"
     #: Of one peer.
     batch: int = 16
+    #: Nesterov's, of the optimizer.
+    momentum: float = 0.9
     #: The parameter of the Dirichlet distribution that classes are dealt out by; 0: evenly.
     dirichlet: float = 0.0
     #: Virtual seconds of a step, and the share by which it varies either way.

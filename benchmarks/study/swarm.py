@@ -35,7 +35,6 @@ __all__ = ["TrainingSwarm", "carry_out"]
 
 #: More steps than any run has: it ends by its samples.
 _ENDLESS = 10**9
-_MOMENTUM = 0.9
 #: Points of a curve.
 POINTS = 12
 #: An accuracy below this is chance.
@@ -75,7 +74,7 @@ class TrainingSwarm(Swarm):
         """Start a peer with its trainer; one that joins has its donor's values, place in the schedule and step."""
         run = self._defined
         model = self.task.model(run.seed)
-        optimizer = torch.optim.SGD(model.parameters(), lr=run.rate, momentum=_MOMENTUM, nesterov=True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=run.rate, momentum=run.momentum, nesterov=run.momentum > 0)
         replica, method = fit(self._policy, model, optimizer, self._shard_bytes(model))
         if donor is not None:
             replica.arrays[0][:] = values

@@ -43,7 +43,7 @@ class Policy:
     lag: int | None = None
     #: How many steps there are from one push to the next.
     every = 1
-    #: Whether the receiver answers a push with the same fraction of its own mass.
+    #: Whether the receiver answers a push with the same fraction of its own mass. Then a pair exchanges once in a turn.
     pairwise = False
     #: Whether mass is asked for instead of pushed.
     pulls = False

@@ -7,19 +7,22 @@ optimizer's move u becomes
 
     (1 - b) u + b d        b = 1/2
 
-where d is the swarm's mean move per step over the last period: the change of the mixed z from the exchange before the
-last to the last, divided by the steps in between. (The authors' code divides by a constant that is set by hand; here it
-follows from the exchanges by itself.) If the rate has changed since, d is scaled by the ratio.
+where d is the swarm's mean move per step over the last periods: the changes of the mixed z from exchange to exchange,
+the last one counting 1/4, those before it 3/4 as much as the next, divided by the steps in between. (The authors' code
+divides by a constant that is set by hand; here it follows from the exchanges by itself.) If the rate has changed since,
+d is scaled by the ratio.
 
 Why these factors. Let u' be the mean of all peers' u, which changes slowly from one period to the next.
 
-- Over peers the mean of a local move is (1 - b) u' + b d. In a period d becomes p d + (1 - p) u', p = b (k - 1) / k,
-  so d tends to u': factors that add up to 1 leave the length of a step as it is, whatever k. (In the paper the server
-  is sent every gradient and overwrites what was done locally, so that its factors, in its code 2 and 0.5, need not add
-  up. Here the local moves are what is mixed, and other factors would be a learning rate in disguise.)
+- Over peers the mean of a local move is (1 - b) u' + b d. In a period z then moves by k (p d + (1 - p) u'),
+  p = b (k - 1) / k, so d tends to u': factors that add up to 1 leave the length of a step as it is, whatever k. (In the
+  paper the server is sent every gradient and overwrites what was done locally, so that its factors, in its code 2 and
+  0.5, need not add up. Here the local moves are what is mixed, and other factors would be a learning rate in disguise.)
 - What takes replicas apart is u - u', and that is scaled by 1 - b: a half of the drift, a quarter of its square.
-- d is behind u' by p / (1 - p) periods, always less than one for b = 1/2. A larger b takes off more of the drift,
-  and follows later: by up to b / (1 - b) periods.
+- Why several periods. Unless an exchange is with all others, z also changes by as much as the neighbours were
+  elsewhere, and repeating that overshoots. It is no move of the swarm: over many exchanges it adds up to no more than
+  the disagreement, so in a mean of 4 there is a quarter of it. The price: d is behind u' by 1 / a(1 - p) - 1 periods, a
+  being 1/4, 5.4 for k = 4, where the last change alone would be 0.6.
 
 With k = 1, and as long as it warms up, it is sgp to the last bit.
 

@@ -196,9 +196,12 @@ class Accounts:
             self._add(self._off, parcel, 1)
             self._write_off(parcel, -1)
 
-    def _drawn(self, me: Address, effect: events.Drawn) -> None:
+    def _move(self, effect: events.Drawn) -> None:
         start, stop = self._layout.bounds[effect.shard]
         self._off[1 + start : 1 + stop] += effect.amount if effect.undone else -effect.amount
+
+    def _drawn(self, me: Address, effect: events.Drawn) -> None:
+        self._move(effect)
         key: Round = (frozenset((me, effect.neighbour)), effect.shard, effect.round)
         if self._lives.get(effect.neighbour.rank) != effect.neighbour:
             self._broken ^= {key}  # which the dead, too, may have been moved by, or not

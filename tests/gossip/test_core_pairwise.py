@@ -152,6 +152,23 @@ def test_while_an_answer_is_on_its_way_there_is_not_another() -> None:
     assert len(hand.parcels()) == 1
 
 
+def test_of_two_that_would_push_to_each_other_one_begins_and_both_end_with_the_mean() -> None:
+    for turn in range(8):
+        hand = Hand(1.0, 4.0, turns=[*[{}] * turn, PAIR, {}, {}], algorithm="adpsgd")
+        for core in hand.cores:
+            core.turns = [turn]
+        for rank in (0, 1):
+            hand.step(rank)
+        (push,) = hand.parcels()
+        hand.settle()
+        hand.step(push.destination.rank)
+        (answer,) = hand.parcels()
+        assert (answer.destination, push.ask, answer.ask) == (push.origin, 0.5, 0.0)
+        hand.settle()
+        hand.step(push.origin.rank)
+        assert [core.mass.values[0] for core in hand.cores] == [2.5, 2.5]
+
+
 def test_both_ways_at_once_conserves_mass_and_converges() -> None:
     hand = Hand(1.0, 4.0, turns=[PAIR], algorithm="adpsgd")
     for _ in range(30):

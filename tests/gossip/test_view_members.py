@@ -138,3 +138,25 @@ def test_alone_there_is_nobody_to_send_to(view: View) -> None:
         view.fence(address)
     assert view.members == {5: 0}
     assert (view.out_edges(3), view.in_neighbours(3)) == ([], [])
+
+
+@pytest.mark.parametrize("topology", ["random-matching", "one-peer-hypercube", "bidirectional-ring", "complete"])
+def test_of_each_pair_that_share_an_edge_both_ways_one_begins_and_each_does_at_times(topology: str) -> None:
+    n = 8
+    roster = Roster(dict.fromkeys(range(n), 0), lambda n: topologies.get(topology, n))
+    views = [View(rank, roster) for rank in range(n)]
+    begun: dict[tuple[int, int], list[int]] = {}
+    for turn in range(400):
+        for one in range(n):
+            for other in (address.rank for address, _ in views[one].out_edges(turn)):
+                assert views[one].is_asked(other, turn) != views[other].is_asked(one, turn)
+                if not views[one].is_asked(other, turn):
+                    begun.setdefault((min(one, other), max(one, other)), []).append(one)
+    assert begun
+    for pair, who in begun.items():
+        assert set(who) == set(pair)
+        assert len(who) / 4 <= who.count(pair[0]) <= len(who) * 3 / 4, (pair, who)
+
+
+def test_on_an_edge_that_goes_one_way_its_sender_begins(view: View) -> None:
+    assert not any(view.is_asked(7, turn) for turn in range(20))

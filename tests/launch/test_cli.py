@@ -29,12 +29,16 @@ def test_the_help_of_a_command_has_examples(capsys: Capture) -> None:
     assert "gossip topologies base:k=2 -n 33" in capsys.readouterr().out
 
 
-def test_the_help_of_launch_names_every_algorithm(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_of_launch_and_simulate_names_every_algorithm(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "1000")  # nothing is broken at a hyphen
-    assert cli.main(["launch", "--help"]) == 0
-    told = re.search(r"--algorithm NAME\S*\s+(.*) \(default: osgp\)", capsys.readouterr().out)
-    assert told is not None
-    assert sorted(told[1].split(", ")) == policies.names()
+    averaging = [name for name in policies.names() if not policies.get(name).collective]
+    for command, names in (("launch", policies.names()), ("simulate", averaging)):
+        assert cli.main([command, "--help"]) == 0
+        told = re.search(r"--algorithm NAME\S*\s+(.*) \(default: \w+\)", capsys.readouterr().out)
+        assert told is not None
+        assert sorted(told[1].split(", ")) == names
 
 
 def test_version(capsys: Capture) -> None:

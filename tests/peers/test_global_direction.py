@@ -25,21 +25,22 @@ def ssd(
     momentum: float = 0.0,
     topology: str = TOPOLOGY,
 ) -> np.ndarray:
-    """Return each step's values: d is what a step of the last period moved the mixed z by, on average."""
+    """Return each step's values: d is what a step of the last periods moved the mixed z by, the last counting 1/4."""
     z, buffer, turn, trace = start(), np.zeros_like(start()), 0, []
-    mixed, direction, since = z.copy(), None, 0.0
+    mixed, since, change, spent = z.copy(), 0.0, np.zeros_like(z), 0.0
     for step in range(1, STEPS + 1):
         lr = RATE if rate is None else rate(step - 1)
         exchanges = step <= warmup or (step - warmup) % k == 0
         buffer = momentum * buffer + gradients(z)
         move = -lr * buffer
-        if not exchanges and direction is not None:
-            move = 0.5 * move + 0.5 * lr * direction
+        if not exchanges and spent:
+            move = 0.5 * move + 0.5 * lr * change / spent
         z, since = z + move, since + lr
         if exchanges:
             z = mixing(topology, turn) @ z
             turn += 1
-            direction, mixed, since = (z - mixed) / since, z.copy(), 0.0
+            change, spent = 0.75 * change + 0.25 * (z - mixed), 0.75 * spent + 0.25 * since
+            mixed, since = z.copy(), 0.0
         trace.append(z)
     return np.stack(trace)
 
@@ -131,16 +132,40 @@ def test_the_factors_keep_the_length_of_a_step_and_halve_the_drift() -> None:
             assert less / apart == pytest.approx(((k - 1) / 2 + 1) / k)
 
 
-def test_a_changed_mean_is_followed_within_a_period_or_so() -> None:
-    """By p = b (k - 1) / k per period, as the policy derives."""
+def test_a_changed_mean_is_followed_within_a_few_periods() -> None:
+    """A period's mean move is p d + (1 - p) u' with p = b (k - 1) / k, and d is the mean of the last few of them."""
     k = 5
     peers = Peers(k, 0.5)
     one, other = (torch.full((1, SIZE), value, dtype=torch.float64) for value in (1.0, -1.0))
     for _ in range(3):
         peers.period([one] * 4)
-    p = 0.5 * (k - 1) / k
-    found = [float(peers.period([other] * 4)[0][0, 0]) for _ in range(4)]
-    assert found == pytest.approx([-1 + 2 * p ** (period + 1) for period in range(4)])
+    p, d, seen, expected = 0.5 * (k - 1) / k, 1.0, 1 - 0.75**3, []
+    for _ in range(12):
+        expected.append(p * d - (1 - p))
+        d = (0.75 * seen * d + 0.25 * expected[-1]) / (0.75 * seen + 0.25)
+        seen = 0.75 * seen + 0.25
+    found = [float(peers.period([other] * 4)[0][0, 0]) for _ in range(12)]
+    assert found == pytest.approx(expected)
+    assert found[-1] < -0.85
+
+
+def test_what_neighbours_draw_a_peer_to_and_fro_by_is_hardly_repeated() -> None:
+    """The exchange moves z by e and back again, and nobody moves by itself: no move of the swarm."""
+    k, e = 4, 1.0
+    peers = Peers(k, 0.5, n=1)
+    (model,), (method,) = peers.models, peers.methods
+    moved = []
+    for period in range(20):
+        before = model.weight.detach().clone()
+        for step in range(1, k + 1):
+            method.begin(step == k)
+            method.end()
+        moved.append(float((model.weight.detach() - before).abs().max()))
+        with torch.no_grad():
+            model.weight.copy_(torch.full_like(model.weight, e * (period % 2)))
+        method.exchanged({0})
+    # Of the last change alone, b (k - 1) / k of e would be repeated.
+    assert max(moved[8:]) < 0.5 * (k - 1) / k * e / 4
 
 
 def test_a_rate_of_zero_gives_no_direction() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -81,24 +83,19 @@ def test_osgp_with_tau_0_is_sgp() -> None:
 
 
 def test_pairwise_averaging_of_two_is_their_mean() -> None:
-    """One of two takes one step, and by then the other has answered: both hold the mean, with weight 1."""
+    """One of two begins, and by the end of its step the other has answered: both hold the mean, with weight 1."""
     from gossip.faults import parse_straggler
 
-    quick = Scenario(
-        peers=2,
-        steps=2,
-        topology="ring",
-        algorithm="adpsgd",
-        jitter=0.0,
-        stragglers=(parse_straggler("1=1.5x"),),
-    )
-    swarm = Swarm(quick)
-    a, b = (swarm.processes[rank].core for rank in (0, 1))
+    base = Scenario(peers=2, steps=2, topology="ring", algorithm="adpsgd", jitter=0.0)
+    cores = [process.core for process in Swarm(base).processes.values()]
+    (asked,) = [core.me.rank for core in cores if core.view.is_asked(1 - core.me.rank, 0)]
+    swarm = Swarm(replace(base, stragglers=(parse_straggler(f"{asked}=1.5x"),)))
+    a, b = (swarm.processes[rank].core for rank in (1 - asked, asked))
     start = (a.mass.values + b.mass.values) / 2
     while b.step < 1 or len(a.outbox) or len(b.outbox):
         assert a.step <= 1
         swarm.advance()
-    # Rank 1 merged and answered at its first boundary; rank 0 has the answer and merges it at its next one.
+    # It merged and answered at its first boundary; the other has the answer and merges it at its next one.
     np.testing.assert_allclose(b.mass.values, start, atol=1e-12)
     assert b.mass.weights[0] + b.inbox.weight(0) == pytest.approx(1.0)
     waiting = list(a.inbox)

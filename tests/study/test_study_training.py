@@ -15,7 +15,9 @@ from topologies.analysis import mixing_matrix
 ROUNDS = 30
 
 
-@pytest.mark.parametrize(("algorithm", "topology"), [("sgp", "one-peer-exponential"), ("dpsgd", "base")])
+@pytest.mark.parametrize(
+    ("algorithm", "topology"), [("sgp", "one-peer-exponential"), ("dpsgd", "base"), ("choco", "hypercube")]
+)
 def test_synchronous_gossip_is_the_dense_lockstep(algorithm: str, topology: str) -> None:
     run = small(algorithm, topology, ROUNDS)
     swarm, outcome = trained(run)
