@@ -30,8 +30,9 @@ class Settings:
     inbox_bytes: int = 0
     #: Seconds to wait for a neighbour's parcel, at most. What is really waited is learned from arrivals.
     wait_ceiling: float = 10.0
-    #: A neighbour later than so many of our own step times is slow and is not waited for. Less means that a slow
-    #: peer costs the others less, more that a synchronous method stays synchronous on a worse network.
+    #: A neighbour later than so many times what takes us from one exchange to the next, a step or several, is slow and
+    #: is not waited for. Less means that a slow peer costs the others less, more that a synchronous method stays
+    #: synchronous on a worse network.
     patience: float = 2.0
     #: Seconds that any neighbour is worth waiting for, however short our own steps are. Above a usual round trip, or a
     #: synchronous method with steps of a few milliseconds waits for nobody.

@@ -87,7 +87,7 @@ class Traffic:
         self._merges = True
         #: The latest turn of each shard that anybody is known to have pushed; stays -1 where turns do not matter.
         self._furthest = [-1] * layout.shards
-        self._waiting = Waiting(layout.shards, policy.lag)
+        self._waiting = Waiting(layout.shards, policy.lag, policy.every)
         #: What the average peer holds of a shard, by what is known of who left and who joined.
         self._fair = 1.0
         #: What is left to do for one that leaves; it takes nothing in any more.

@@ -15,8 +15,16 @@ _TURNS_REMEMBERED = 64
 class Waiting:
     """The parcels that a peer wants before its next step, and what it has learned about when they come."""
 
-    def __init__(self, shards: int, lag: int | None) -> None:
+    def __init__(self, shards: int, lag: int | None, every: int = 1) -> None:
+        """Begin.
+
+        Args:
+            shards: how many there are.
+            lag: how many turns a neighbour may be behind; None: nobody is waited for.
+            every: steps from one turn to the next, over which lateness adds up.
+        """
         self._lag = lag
+        self._every = every
         self._lateness = Lateness()
         self._step_time = Estimate()
         self._step_began: float | None = None
@@ -76,7 +84,7 @@ class Waiting:
         typical = self._step_time.mean
         longest = settings.wait_ceiling
         if typical is not None:
-            longest = min(longest, max(settings.wait_floor, settings.patience * typical))
+            longest = min(longest, max(settings.wait_floor, settings.patience * typical * self._every))
         if self._latest.get((rank, shard), -1) < self._missed.get((rank, shard), -1):
             # It never came, neither in time nor late: the sender skips turns, which only a slow one does.
             self._lateness.add(rank, 2 * longest)

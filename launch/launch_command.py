@@ -20,6 +20,7 @@ exit codes: 0 all peers finished (those killed by --fault aside); 1 some failed;
 3 none finished; 130 stopped by Ctrl-C.
 """
 
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the subcommand."""
     parser = subparsers.add_parser(

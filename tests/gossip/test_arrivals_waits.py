@@ -203,6 +203,17 @@ def test_a_turn_that_was_skipped_is_wanted_since_the_next() -> None:
     assert waiting._wanted_since(0, 4, 25.0) == 10.0
 
 
+@pytest.mark.parametrize(("every", "until"), [(1, 6.0), (4, 24.0), (100, 50.0)])
+def test_patience_is_for_the_time_from_one_exchange_to_the_next(every: int, until: float) -> None:
+    """Steps of 3 s, a turn with every so many of them, twice that for patience, and a ceiling of 50 s."""
+    waiting = Waiting(1, 0, every)
+    waiting.step_began(-3.0)
+    waiting.step_ended(0.0)
+    waiting.pushed(0, 0, 0.0)
+    waiting.want(1, 0, 0, 0.0, patient(50.0))
+    assert waiting.deadline == until
+
+
 def test_a_policy_that_never_waits_learns_nothing() -> None:
     waiting = wanting(lag=None)
     waiting.arrived(1, 0, 0, 100.0)
