@@ -116,7 +116,7 @@ def test_synchronous_peers_equal_the_product_of_the_mixing_matrices(
 
 def test_an_attached_optimizer_merges_before_it_moves_and_trains_what_is_on_its_way() -> None:
     """The rule of `peers.moves` through a whole peer, whose neighbour died and is then played by hand."""
-    meeting = Meeting(2, algorithm="adpsgd")
+    meeting = Meeting(2, algorithm="gossip-push")
     here, there = Address(0, 0), Address(1, 0)
     move = np.array([1.0, -2.0])
 

@@ -44,7 +44,7 @@ def interrupted(proxies: Proxies, swarm: Swarm) -> tuple[list[Peer], Peer, dict[
         size=SIZE,
         shard_bytes=SHARD_BYTES,
         topology="complete",
-        algorithm="adpsgd",
+        algorithm="gossip-push",
         route=proxies.route,
         settings={"weight_floor": 0.0},  # nobody holds back: something of each shard goes to everybody in each step
     )
@@ -144,7 +144,7 @@ def test_a_peer_that_was_declared_dead_and_was_not_comes_back_as_another(
         peer.ask("post", event="died", rank=VICTIM, incarnation=0)
     all_of(others, "await", more=5)
     sleeper.proceed()
-    sleeper.ask("go", count=10, pause=0.01)
+    sleeper.ask("go", count=30, pause=0.01)
     sleeper.ask("await_life", incarnation=1)
     for peer in others:
         peer.ask("await_member", rank=VICTIM, incarnation=1)
