@@ -51,7 +51,7 @@ def _plain(*names: str) -> tuple[Case, ...]:
 _SPARSE = ("topk:share=10%,values=int8", "topk:share=1%,values=int8")
 TABLES = (
     Table(
-        "Mass, whole shards or the values that changed most",
+        "What mass goes by: codecs, fewer shards (parts of the model) per step, or only the values that changed most",
         (ALGORITHMS["sgp"], ALGORITHMS["adpsgd"]),
         (
             *_plain("none", "bf16", "fp16", "int8", "int4"),
@@ -63,7 +63,7 @@ TABLES = (
         ),
     ),
     Table(
-        "Gradients (allreduce) and differences (choco in every step, slowmo in every 8th)",
+        "Gradients (allreduce), and differences on a hypercube (choco; slowmo:differences=true, every 8th step)",
         (
             ALGORITHMS["allreduce"],
             Algorithm("choco", "choco", "hypercube", waits=True),
