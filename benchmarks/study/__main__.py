@@ -9,11 +9,12 @@ and printed, and the document is left alone.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.study import compression, faults, graphs, scale, updates
-from benchmarks.study.cache import Cache
+from benchmarks.study.cache import Cache, Results
 from benchmarks.study.document import insert
 from benchmarks.study.plan import FULL, QUICK, Budget
 from benchmarks.study.section import Report
@@ -47,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--jobs, --samples and --seeds are at least 1")
     budget = QUICK if asked.quick else Budget(asked.samples or FULL.samples, asked.seeds or FULL.seeds)
     cache = Cache(asked.cache)
+    made: Results = {}
     for name in names:
         section = SECTIONS[name]
         runs = section.runs(budget)
@@ -56,11 +58,15 @@ def main(arguments: list[str] | None = None) -> None:
             except KeyboardInterrupt:
                 raise SystemExit(f"interrupted; what is done is in {asked.cache}, and is not done again") from None
         figures = None if asked.quick else asked.document.parent / "study"
-        text = section.render(Report(name, budget, cache.results(runs), figures))
+        found = cache.results(runs)
+        made |= found
+        text = section.render(Report(name, budget, found, figures))
         if asked.quick:
             print(f"## {name}\n\n{text}\n")
         else:
             asked.document.write_text(insert(asked.document.read_text(), name, text))
+    minutes = sum(one.wall_seconds for one in made.values()) / 60
+    print(f"made of {len(made)} runs, which took {minutes:.0f} minutes of one process in all", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,8 @@ def render(report: Report) -> str:
                 )
         axes.set(xscale="log", xlabel="kB per peer and step", ylabel="accuracy, %")
         axes.legend()
-    return f"{text}\n\n{report.picture('compression', 'accuracy against bytes')}"
+    shown = report.picture("compression", "Accuracy against bytes", "standard deviations are in the tables")
+    return f"{text}\n\n{shown}"
 
 
 SECTION = Section("compression", runs, render)

@@ -7,25 +7,20 @@ from benchmarks.study.run import Run
 from benchmarks.study.section import Report, Section
 from benchmarks.study.tables import accuracy, mean, number, table
 
-__all__ = ["CHURN", "LOSSES", "UNEQUAL", "churn", "loss", "runs", "unequal"]
+__all__ = ["LOSSES", "UNEQUAL", "churn", "loss", "runs", "unequal"]
 
 PEERS = 16
 LOSSES = (0.0, 0.01, 0.1)
 DIRICHLET = 0.1
 #: Algorithms for unequal data; a colon and what becomes of the momentum, where that is not the optimizer's own affair.
 UNEQUAL = (
-    "allreduce",
+    *ALGORITHMS,
     *(
-        f"{name}{momentum}"
+        f"{name}:momentum={momentum}"
         for name in ("sgp", "dpsgd", "osgp", "adpsgd")
-        for momentum in ("", ":momentum=mixed", ":momentum=quasi-global")
+        for momentum in ("mixed", "quasi-global")
     ),
-    "ssd",
-    "slowmo",
-    "noloco",
 )
-#: Algorithms that peers die under, and come back to.
-CHURN = ("allreduce", "parameter-server", "adpsgd", "gossip-push", "dpsgd", "sgp", "osgp", "slowmo", "noloco")
 #: Peers that die and when, and when they come back, in shares of the run.
 _DEATHS = ((1, 0.2, 0.4), (5, 0.3, 0.5), (9, 0.4, 0.6), (13, 0.5, 0.7))
 
@@ -61,7 +56,7 @@ def runs(budget: Budget) -> list[Run]:
             for share in (LOSSES[::2] if budget.quick else LOSSES)
         ]
         found += [unequal(name, DIRICHLET, seed, budget) for name in UNEQUAL]
-        found += [churn(name, seed, budget) for name in CHURN]
+        found += [churn(name, seed, budget) for name in ALGORITHMS]
     return found
 
 
@@ -94,7 +89,7 @@ def _unequal(report: Report) -> str:
 def _churn(report: Report) -> str:
     budget = report.budget
     rows = []
-    for name in CHURN:
+    for name in ALGORITHMS:
         calm = report.of(loss(name, 0.0, seed, budget) for seed in report.seeds)
         wild = report.of(churn(name, seed, budget) for seed in report.seeds)
         ratio = mean(wild, lambda one: one.virtual_seconds) / mean(calm, lambda one: one.virtual_seconds)

@@ -43,11 +43,20 @@ def figure(path: Path, columns: int = 1, rows: int = 1, **options: Any) -> Itera
     path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
 
 
-def lines(axes: Any, drawn: Sequence[Line]) -> None:
-    """Draw lines, each in a colour and with a mark of its own."""
+def lines(axes: Any, drawn: Sequence[Line], bars: Sequence[Sequence[float]] = ()) -> None:
+    """Draw lines, each in a colour and with a mark of its own, and with bars of these half lengths, if there are any.
+
+    A line that has fewer bars than points has them at its last points.
+    """
     marks = "os^vD*<>Pp"
     for index, (label, points) in enumerate(drawn):
         if points:
             xs, ys = zip(*points, strict=True)
             mark = marks[index % len(marks)]
-            axes.plot(xs, ys, marker=mark, markersize=3.5, linewidth=1.2, color=f"C{index % 10}", label=label)
+            colour = f"C{index % 10}"
+            axes.plot(xs, ys, marker=mark, markersize=3.5, linewidth=1.2, color=colour, label=label)
+            if bars and bars[index]:
+                last = len(bars[index])
+                axes.errorbar(
+                    xs[-last:], ys[-last:], bars[index], fmt="none", ecolor=colour, elinewidth=0.7, capsize=1.5
+                )

@@ -8,7 +8,7 @@ from benchmarks.study.figures import figure
 from benchmarks.study.plan import RATES, Budget
 from benchmarks.study.run import Run
 from benchmarks.study.section import Report, Section
-from benchmarks.study.tables import accuracy, mean, number, table
+from benchmarks.study.tables import accuracy, mean, number, spread, table
 from topologies import parse
 from topologies.analysis import analyse, mixing_matrix
 
@@ -81,7 +81,8 @@ def render(report: Report) -> str:
             theory = analyse(parse(topology, peers, seed=0), 20_000)
             expected = forecast(topology, peers, steps) / unit
             measured = mean(found[topology], lambda one: one.disagreement) / usual
-            cloud.append((expected, measured))
+            noise = spread([one.disagreement for one in found[topology]]) / usual
+            cloud.append((expected, measured, noise))
             exact = f"exact in {theory.exact_after}" if theory.exact_after else f"{theory.rate:.3f}"
             row = [topology, f"{theory.traffic:.2g}", exact, number(expected), number(measured)]
             row.append(accuracy(found[topology]))
@@ -100,11 +101,12 @@ def render(report: Report) -> str:
     if report.figures is not None:
         with figure(report.figures / "topologies.svg") as axes:
             for label, cloud in clouds:
-                axes.scatter([x for x, _ in cloud], [y for _, y in cloud], s=14, label=label)
+                xs, ys, bars = zip(*cloud, strict=True)
+                axes.errorbar(xs, ys, bars, fmt="o", markersize=3.5, elinewidth=0.7, label=label)
             axes.axline((1, 1), slope=1, linewidth=0.8, color="grey")
             axes.set(xscale="log", yscale="log", xlabel="forecast", ylabel="measured", title="disagreement")
             axes.legend()
-        parts.append(report.picture("topologies", "disagreement: forecast and measured"))
+        parts.append(report.picture("topologies", "Disagreement: forecast and measured", "bars: standard deviations"))
     return "\n\n".join(parts)
 
 

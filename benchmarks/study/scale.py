@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from benchmarks.study import outer
+from benchmarks.study import outer, samples
 from benchmarks.study.figures import figure, lines
 from benchmarks.study.plan import ALGORITHMS, FAST, RATES, SLOW, Budget, Network
 from benchmarks.study.run import Outcome, Run
 from benchmarks.study.section import Report, Section
-from benchmarks.study.tables import accuracy, mean, statistic, table
+from benchmarks.study.tables import accuracy, spread, statistic, table
 
-__all__ = ["SETTINGS", "SIZES", "against_samples", "against_time", "runs"]
+__all__ = ["SETTINGS", "against_time", "runs"]
 
-SIZES = (4, 8, 16, 32)
 #: How many peers there are where time is looked at.
 PEERS = 16
 #: Network and straggler.
@@ -28,11 +27,6 @@ TARGET, TARGET_QUICK = 80.0, 70.0
 SHOWN = ("allreduce", "parameter-server", "adpsgd", "sgp", "osgp", "noloco", "osgp, int8")
 
 
-def against_samples(algorithm: str, peers: int, rate: float, seed: int, budget: Budget) -> Run:
-    """Return a run on the fast network without a straggler."""
-    return ALGORITHMS[algorithm].run(peers, rate, seed, budget.samples)
-
-
 def against_time(row: str, setting: tuple[Network, bool], seed: int, budget: Budget) -> Run:
     """Return a run on either network, with a straggler or without; the row is an algorithm, and a codec perhaps."""
     network, straggles = setting
@@ -43,39 +37,14 @@ def against_time(row: str, setting: tuple[Network, bool], seed: int, budget: Bud
     return base.but(algorithm=spec, compress=codec or "none", straggler=f"{PEERS - 1}={_SLOWER}" if straggles else "")
 
 
-def sizes(budget: Budget) -> tuple[int, ...]:
-    """Return how many peers there are."""
-    return SIZES[::2] if budget.quick else SIZES
-
-
-def rates(budget: Budget) -> tuple[float, ...]:
-    """Return the learning rates."""
-    return RATES[:1] if budget.quick else RATES
-
-
 def runs(budget: Budget) -> list[Run]:
     """Return all runs."""
     found = []
     for seed in range(budget.seeds):
         found += [against_time(name, setting, seed, budget) for setting in SETTINGS for name in TIMED]
-        found += [
-            against_samples(name, peers, rate, seed, budget)
-            for peers in sizes(budget)
-            for rate in rates(budget)
-            for name in ALGORITHMS
-        ]
+        found += samples.runs(seed, budget)
         found += outer.runs(seed, budget)
     return found
-
-
-def better(report: Report, algorithm: str, peers: int) -> tuple[str, list[Outcome]]:
-    """Return the learning rate with the better accuracy, or the only one that was run, and its outcomes."""
-    found = {
-        rate: report.of(against_samples(algorithm, peers, rate, seed, report.budget) for seed in report.seeds)
-        for rate in rates(report.budget)
-    }
-    rate, best = max(found.items(), key=lambda item: mean(item[1], lambda one: one.accuracy) if item[1] else 0.0)
-    return f"{rate:g}" if all(found.values()) else f"only {rate:g}", best
 
 
 def until(outcome: Outcome, target: float) -> float:
@@ -96,30 +65,6 @@ def until(outcome: Outcome, target: float) -> float:
 def _name(setting: tuple[Network, bool]) -> str:
     network, straggles = setting
     return f"{network.name}, {'one 4x slower' if straggles else 'equal peers'}"
-
-
-def _samples(report: Report) -> str:
-    rows, drawn = [], []
-    for name in ALGORITHMS:
-        best = {peers: better(report, name, peers) for peers in sizes(report.budget)}
-        rows.append([name, *(f"{accuracy(at)} ({rate})" if at else "-" for rate, at in best.values())])
-        drawn.append((name, [(n, mean(at, lambda one: one.accuracy)) for n, (_, at) in best.items() if at]))
-    head = ["algorithm", *(f"n = {peers}" for peers in sizes(report.budget))]
-    caption = report.caption(
-        "Accuracy in % after the same number of samples, whoever computed them. In brackets the learning rate, the "
-        f"better of {' and '.join(f'{rate:g}' for rate in rates(report.budget))} by this accuracy; 'only': the other "
-        "was not run. parameter-server's is divided by n."
-    )
-    text = f"{caption}\n\n{table(head, rows)}"
-    if report.figures is None:
-        return text
-    with figure(report.figures / "scale.svg") as axes:
-        lines(axes, drawn)
-        axes.set_xscale("log", base=2)
-        axes.set(xlabel="peers", ylabel="accuracy, %", xticks=sizes(report.budget))
-        axes.set_xticklabels([str(n) for n in sizes(report.budget)])
-        axes.legend(ncols=2, fontsize=6)
-    return f"{text}\n\n{report.picture('scale', 'accuracy against the number of peers')}"
 
 
 def _times(report: Report) -> str:
@@ -149,10 +94,11 @@ def _times(report: Report) -> str:
     if report.figures is not None:
         with figure(report.figures / "time.svg", columns=2, rows=2, sharey=True) as axes:
             for setting, one in zip(SETTINGS, axes.flat, strict=True):
-                lines(one, [(name, _curve(found[name, setting])) for name in SHOWN])
+                ends = [[spread([at.accuracy for at in found[name, setting]])] for name in SHOWN]
+                lines(one, [(name, _curve(found[name, setting])) for name in SHOWN], ends)
                 one.set(title=_name(setting), xlabel="virtual seconds", ylabel="accuracy, %", ylim=(60, None))
             axes.flat[0].legend()
-        parts.append(report.picture("time", "accuracy against virtual time"))
+        parts.append(report.picture("time", "Accuracy against virtual time", "bars: standard deviations at the end"))
     return "\n\n".join(parts)
 
 
@@ -165,8 +111,8 @@ def _curve(outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
 
 
 def render(report: Report) -> str:
-    """Return the tables and figures of both."""
-    parts = ["### Against samples", _samples(report), "### Against time", _times(report)]
+    """Return the tables and figures of both, and those of what they left open."""
+    parts = [samples.render(report), "### Against time", _times(report)]
     return "\n\n".join([*parts, "### Outer momentum", outer.render(report)])
 
 

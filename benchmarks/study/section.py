@@ -34,15 +34,20 @@ class Report:
 
     def caption(self, what: str) -> str:
         """Return what stands above a table: what it shows, the command, the seeds and the samples."""
-        seeds = "1 seed" if self.budget.seeds == 1 else f"{self.budget.seeds} seeds, mean ± standard deviation"
         return (
             f"{what} `python -m benchmarks.study {self.name} {self.budget.said}`: "
-            f"{self.budget.samples:,} samples in all, {seeds}."
+            f"{self.budget.samples:,} samples in all, {_seeds(self.budget.seeds)}."
         )
 
-    def picture(self, name: str, text: str) -> str:
-        """Return the line that shows a figure."""
-        return f"![{text}](study/{name}.svg)"
+    def picture(self, name: str, shows: str, noise: str) -> str:
+        """Return the lines that show a figure and say by which command it was made, and where its noise is seen."""
+        seeds = "1 seed" if self.budget.seeds == 1 else f"means of {self.budget.seeds} seeds; {noise}"
+        made = f"`python -m benchmarks.study {self.name} {self.budget.said}`"
+        return f"![{shows.lower()}](study/{name}.svg)\n\n{shows}. {made}: {seeds}."
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds, mean ± standard deviation"
 
 
 @dataclass(frozen=True)

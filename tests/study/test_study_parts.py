@@ -19,6 +19,7 @@ from benchmarks.study.graphs import forecast
 from benchmarks.study.plan import QUICK, Budget
 from benchmarks.study.rules import FactorMoves
 from benchmarks.study.run import Outcome, Run
+from benchmarks.study.samples import best, difference
 from benchmarks.study.scale import until
 from benchmarks.study.section import Report
 from benchmarks.study.tables import accuracy, statistic
@@ -148,6 +149,33 @@ def test_a_table_says_how_many_diverged() -> None:
     assert accuracy([outcome(80.0), outcome(82.0)]) == "81.00 ± 1.41"
     assert accuracy([outcome(80.0), outcome(10.0, diverged=True)]) == "**diverged 1/2**"
     assert statistic([], lambda one: one.accuracy) == "-"
+
+
+def test_the_best_rate_is_that_of_the_mean_and_none_that_diverges() -> None:
+    found = {
+        0.1: [outcome(80.0), outcome(84.0)],
+        0.3: [outcome(83.0), outcome(82.0)],
+        0.9: [outcome(99.0), outcome(99.0, diverged=True)],
+        2.7: [],
+    }
+    assert best(found) == (0.3, found[0.3])
+
+
+def test_methods_are_compared_seed_by_seed() -> None:
+    baseline = [outcome(80.0), outcome(84.0)]
+    assert difference([outcome(79.0), outcome(83.0)], baseline) == "-1.00 ± 0.00"
+    assert difference([outcome(82.0), outcome(84.0)], baseline) == "+1.00 ± 1.41"
+    assert difference([outcome(82.0)], baseline[:1]) == "+2.00"
+    assert difference([outcome(82.0)], baseline) == "-"
+
+
+def test_a_figure_names_its_command_and_its_noise(tmp_path: Path) -> None:
+    section = command.SECTIONS["topologies"]
+    for seeds, noise in ((2, "means of 2 seeds; bars: standard deviations."), (1, "1 seed.")):
+        budget = Budget(4800, seeds)
+        results = {run: outcome(disagreement=0.01 + 0.001 * run.seed) for run in section.runs(budget)}
+        text = section.render(Report("topologies", budget, results, tmp_path))
+        assert text.endswith(f"`python -m benchmarks.study topologies {budget.said}`: {noise}")
 
 
 def test_the_time_to_an_accuracy_is_read_off_the_curve() -> None:
