@@ -1,0 +1,85 @@
+"""Runs of eight processes that train the small network on Fashion-MNIST; what is done is kept until all are.
+
+A network of 105,866 parameters, SGD with Nesterov's momentum of 0.9, batches of 32 samples per process, a short
+warm-up, then half a cosine down to 0. The same part of the data, start and rates for gloo's all-reduce by torch's
+DistributedDataParallel and for each method of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.fashion_data import small_network
+from benchmarks.processes import Answer
+from benchmarks.swarms import Swarm
+
+__all__ = ["BATCH", "STEPS", "N", "Run", "carried_out", "ring_bytes", "sent"]
+
+N = 8
+BATCH = 32
+#: 6 epochs.
+STEPS = 1350
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training."""
+
+    #: ``ddp``, or an algorithm of ours.
+    algorithm: str
+    seed: int
+    rate: float
+    steps: int = STEPS
+    #: Arguments of `peers.join`, beside the algorithm.
+    setup: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """All that defines it."""
+        return f"{self.algorithm} {json.dumps(self.setup)} seed={self.seed} rate={self.rate:g} steps={self.steps}"
+
+
+def carried_out(runs: Iterable[Run], name: str) -> list[Answer]:
+    """Return what rank 0 says of each run; ``name`` is that of the benchmark, which its file has."""
+    kept = Path(tempfile.gettempdir()) / f"gossip-benchmark-{name}.json"
+    done: dict[str, Any] = json.loads(kept.read_text()) if kept.is_file() else {}
+    asked = list(runs)
+    todo = [run for run in asked if run.key not in done]
+    if todo:
+        with Swarm(N, patience=900.0) as swarm:
+            for run in todo:
+                told = {"seed": run.seed, **run.setup}
+                task = {"seed": run.seed, "steps": run.steps, "batch": BATCH, "lr": run.rate, "warmup": 1}
+                found = _summary(swarm.run("fashion", run.algorithm, told, **task))
+                done[run.key] = found
+                kept.write_text(json.dumps(done))
+                said = f"{found['accuracy']:.2f}% after {found['seconds']:.0f} s, moves {found['stretch']:.3f}x"
+                print(f"  {run.key}: {said}, {sent([found]) / 1e3:.1f} kB/step", file=sys.stderr, flush=True)
+    kept.unlink(missing_ok=True)
+    return [done[run.key] for run in asked]
+
+
+def ring_bytes() -> float:
+    """Return what all-reduce over a ring sends per peer and step: all but one part of n, twice."""
+    return 2 * (N - 1) / N * 4 * sum(one.numel() for one in small_network().parameters())
+
+
+def sent(answers: Iterable[Answer]) -> float:
+    """Return bytes per peer and step."""
+    return fmean(answer.get("bytes_sent", ring_bytes()) for answer in answers)
+
+
+def _summary(answers: list[Answer]) -> Answer:
+    """Return what rank 0 says, and the means over all of what each says for itself."""
+    weights = [answer.get("weight", 1.0) for answer in answers]
+    summary = {**answers[0], "stretch": fmean(answer["stretch"] for answer in answers), "weights": weights}
+    if "bytes_sent" in answers[0]:
+        summary["bytes_sent"] = fmean(answer["bytes_sent"] for answer in answers)
+    return summary
