@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 from gossip import events, policies
 from gossip.core import Core
@@ -20,6 +19,7 @@ from gossip.errors import GossipError
 from gossip.mass import Mass, Values
 from gossip.membership import Membership, Record
 from gossip.messages import ANYBODY, Address
+from gossip.planning import planner
 from gossip.presets import Preset
 from gossip.shared_memory import SharedMemory
 from gossip.sharing import is_near
@@ -34,9 +34,8 @@ from peers.model_lines import ModelLines
 from peers.replica import Replica
 from peers.setup import Setup
 from peers.status import Rows
-from topologies import Schedule, TopologyError, parse
 
-__all__ = ["Engine", "StartError", "plan"]
+__all__ = ["Engine", "StartError"]
 
 #: Connections that are made before they are needed: to the neighbours of so many turns.
 _TURNS_AHEAD = 64
@@ -68,21 +67,6 @@ _LAST_WORDS = 1.5
 
 class StartError(RendezvousError):
     """The peers came together, but do not fit together."""
-
-
-def plan(topology: str, seed: int, peers: int) -> Callable[[int], Schedule]:
-    """Return what plans the schedule for so many members; a topology that is not made for the survivors gives way."""
-
-    @lru_cache(maxsize=64)
-    def schedule(n: int) -> Schedule:
-        try:
-            return parse(topology, n, seed=seed)
-        except TopologyError:
-            if n == peers:
-                raise
-            return parse("one-peer-exponential", n)
-
-    return schedule
 
 
 class Engine:
@@ -117,8 +101,8 @@ class Engine:
         self._replica = replica
         self._tell = tell
         self._policy = policy = policies.parse(setup.algorithm)
-        schedules = plan(setup.topology, setup.seed, setup.world_size)
-        policy.check(schedules(setup.world_size))
+        schedules = planner(setup.topology, policy, setup.world_size, setup.seed, tell)
+        schedules(setup.world_size)  # or say now what is wrong with it
         # Parcels are copied into memory that peers on this host, if there are any, can read.
         self._contacts = contacts_of(setup, cards)
         others = [Endpoint.parse(record.endpoint) for record in self._contacts]

@@ -67,6 +67,13 @@ class Policy:
     #: What users should hear before they rely on it.
     warning = ""
 
+    @property
+    def stand_in(self) -> str:
+        """The topology that suits any number of peers, where the one that was asked for does not suit as many."""
+        if self.differences:
+            return "bidirectional-ring"
+        return "random-matching" if self.pairwise else "one-peer-exponential"
+
     def exchanges(self, step: int) -> bool:
         """Whether the step, counted from 1, ends in an exchange."""
         return step % self.every == 0

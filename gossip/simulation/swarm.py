@@ -15,7 +15,7 @@ import heapq
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 import xxhash
@@ -29,6 +29,7 @@ from gossip.mass import Layout, Mass, Values
 from gossip.membership import Membership, Record
 from gossip.messages import Address
 from gossip.network import Network
+from gossip.planning import planner
 from gossip.policies import parse as parse_algorithm
 from gossip.simulation.accounts import Accounts
 from gossip.simulation.incidents import Incidents
@@ -36,8 +37,6 @@ from gossip.simulation.result import Result
 from gossip.simulation.scenario import Scenario
 from gossip.view import Roster
 from gossip.wire import Buffer
-from topologies import Schedule, TopologyError
-from topologies import parse as parse_topology
 from topologies.draws import draw, draw_array
 
 __all__ = ["Process", "Swarm", "simulate"]
@@ -97,8 +96,8 @@ class Swarm:
         self._check = check_every_event
         self._progress = progress
         self._policy = parse_algorithm(scenario.algorithm)
-        self._plan = lru_cache(maxsize=64)(self._schedule)
-        self._policy.check(self._plan(scenario.peers))
+        self._plan = planner(scenario.topology, self._policy, scenario.peers, scenario.seed)
+        self._plan(scenario.peers)  # or say now what is wrong with it
         if self._policy.collective and not self.trains:
             raise SettingsError(
                 f"{scenario.algorithm} moves no mass, and what is simulated is how mass moves; take sgp"
@@ -114,15 +113,6 @@ class Swarm:
         self._found()
         self._incidents = Incidents(self)
         self._measure()
-
-    def _schedule(self, n: int) -> Schedule:
-        """Plan for n members; where the topology does not exist for so many any more, base takes over."""
-        try:
-            return parse_topology(self.scenario.topology, n, seed=self.scenario.seed)
-        except TopologyError:
-            if n == self.scenario.peers:
-                raise
-            return parse_topology("base", n)
 
     def _found(self) -> None:
         roster = Roster(dict.fromkeys(range(self.scenario.peers), 0), self._plan)

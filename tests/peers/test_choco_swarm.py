@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -55,3 +58,36 @@ def test_peers_with_different_targets_meet_in_the_middle(algorithm: str, compres
         # To each of two, in each step, sign: 58 + 4 bytes for each of two shards; acknowledgements, words and headers
         # beside. The others exchange with every 4th step only, ssd after 8 of each.
         assert sent < 80 * 2 * 2 * 400
+
+
+def test_when_one_leaves_a_cube_the_others_still_tell_each_other(tmp_path: Path) -> None:
+    """There is no cube of three. Each of them is drawn to its own rank, so alone they would end 1 apart."""
+    stays = threading.Barrier(3)
+
+    def body(peer: Peer) -> tuple[float, str]:
+        model = Point()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        peer.attach(model, optimizer)
+
+        def train(steps: int) -> None:
+            for _ in range(steps):
+                for parameter in model.parameters():
+                    parameter.grad = parameter.detach() - peer.rank
+                optimizer.step()
+
+        train(10)
+        if peer.rank == 3:
+            return 0.0, ""
+        while 3 in peer.view:
+            train(1)
+        train(100)
+        found = float(model.at.detach().mean()), peer._attached().core.view.roster.schedule.name
+        stays.wait(LONGEST)  # who leaves changes the schedule of the others
+        return found
+
+    *found, _ = swarm(4, body, patient(), algorithm="choco", topology="hypercube", run_dir=str(tmp_path))
+    assert {name for _, name in found} == {"bidirectional-ring"}
+    middle = [value for value, _ in found]
+    assert max(middle) - min(middle) < 0.7, middle
+    for rank in range(3):
+        assert "bidirectional-ring stands in" in (tmp_path / f"rank-{rank}" / "events.jsonl").read_text()
