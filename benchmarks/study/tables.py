@@ -36,12 +36,18 @@ def spread(values: Sequence[float]) -> float:
 
 
 def statistic(outcomes: Sequence[Outcome], measure: Measure, digits: int = 2) -> str:
-    """Return mean and standard deviation over seeds, or a dash for what was not run."""
+    """Return mean and standard deviation over seeds, or a dash for what was not run.
+
+    Where some are infinite, it is of the others, with how many of how many those are.
+    """
     values = [measure(one) for one in outcomes]
-    if not values:
-        return "-"
-    text = f"{statistics.fmean(values):.{digits}f}"
-    return f"{text} ± {spread(values):.{digits}f}" if len(values) > 1 else text
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return "inf" if values else "-"
+    text = f"{statistics.fmean(finite):.{digits}f}"
+    if len(finite) > 1:
+        text += f" ± {spread(finite):.{digits}f}"
+    return text if len(finite) == len(values) else f"{text} ({len(finite)}/{len(values)})"
 
 
 def accuracy(outcomes: Sequence[Outcome]) -> str:

@@ -151,6 +151,17 @@ def test_a_table_says_how_many_diverged() -> None:
     assert statistic([], lambda one: one.accuracy) == "-"
 
 
+def test_a_table_says_how_many_never_got_there() -> None:
+    never = outcome(79.0)
+    for outcomes, text in (
+        ([outcome(), outcome()], "1.50 ± 0.00"),
+        ([outcome(), never], "1.50 (1/2)"),
+        ([outcome(), outcome(), never], "1.50 ± 0.00 (2/3)"),
+        ([never, never], "inf"),
+    ):
+        assert statistic(outcomes, lambda one: until(one, 70.0) if one.accuracy > 80 else float("inf")) == text
+
+
 def test_the_best_rate_is_that_of_the_mean_and_none_that_diverges() -> None:
     found = {
         0.1: [outcome(80.0), outcome(84.0)],
