@@ -87,7 +87,8 @@ def _times(report: Report) -> str:
     asked = f"{PEERS} peers, learning rate {RATES[0]:g}."
     titled = {
         f"Virtual seconds for all samples, {asked}": whole,
-        f"Virtual seconds until the average model has {target:g}% for good (inf: in none of the runs; in brackets: in how many), {asked}": reach,
+        f"Virtual seconds until the average model has {target:g}% for good (inf: in no run; in brackets: in how many), "
+        f"{asked}": reach,
         f"Accuracy in % at the end of the same runs, {asked}": final,
     }
     parts = [f"{report.caption(title)}\n\n{table(head, rows)}" for title, rows in titled.items()]
