@@ -1,13 +1,14 @@
 """In which codec parcels go out, and which share of the shards per step.
 
-Fixed by the user, or found out by measuring (``auto``): a link that cannot carry the model within a step makes
-everybody wait, or push less often than the schedule says. What is measured is how many bytes were answered for per
-second in which anything was on its way, and how long a step computes. Then the heaviest of
+Fixed by the user, or found out by measuring (``auto``): a link that cannot carry the model from one exchange to the
+next makes everybody wait, or push less often than the schedule says. What is measured is how many bytes were answered
+for per second in which anything was on its way, and how long the steps from one exchange to the next compute. Then the
+heaviest of
 
-    none, bf16, int8, int8 with fewer shards per step
+    none, bf16, int8, int8 with fewer of the shards
 
-is taken that the link carries in a part of a step, the `Room`: most of it, and less where the trainer waits all the
-same. Rounding costs less than pushing fewer shards, so it comes first; and what rounding takes off stays with the
+is taken that the link carries in a part of that computing, the `Room`: most of it, and less where the trainer waits all
+the same. Rounding costs less than pushing fewer shards, so it comes first; and what rounding takes off stays with the
 sender, so no mass is lost by it.
 """
 
@@ -33,13 +34,13 @@ AUTO = "auto"
 #: The codecs that are tried, from the heaviest, and where it starts: too light costs little, too heavy a lot.
 _LADDER = ("none", "bf16", "int8")
 _FIRST = "int8"
-#: What int8 would save is sent only where that takes no more than this part of a step: links are shared with what
-#: others send, and a peer that computes for long should not fill those of its neighbours.
+#: What int8 would save is sent only where that takes no more than this part of the computing: links are shared with
+#: what others send, and a peer that computes for long should not fill those of its neighbours.
 _LIGHT = 0.25
 #: A heavier choice has to fit into this part of the room, or it would change with every look.
 _AMPLE = 0.75
-#: Steps from one look to the next, and answers that a look needs.
-_STEPS, _ANSWERS = 8, 8
+#: Exchanges from one look to the next, and answers that a look needs.
+_EXCHANGES, _ANSWERS = 8, 8
 #: The least share that is chosen: with less replicas drift apart.
 _LEAST = 1 / 16
 
@@ -149,7 +150,7 @@ class Coding:
         self._room = Room()
         #: The choice before this one.
         self._before = (_FIRST, share)
-        self._steps = 0
+        self._exchanges = 0
         self._answers = 0
         self._carried = 0
         #: How long the trainer had waited at the last look.
@@ -191,21 +192,23 @@ class Coding:
         self._answers += 1
         self._carried += nbytes
 
-    def step(self, compute: float | None, waited: float, pushes: int) -> Choice | None:
-        """Take in that a step is over, and return a new choice, if it is time for one.
+    def exchanged(self, compute: float | None, waited: float, pushes: int) -> Choice | None:
+        """Take in that a step ended in an exchange, and return a new choice, if it is time for one.
 
         Args:
-            compute: seconds that a step computes; None: not known yet.
+            compute: seconds that the steps since the last exchange compute; None: not known yet.
             waited: seconds that the trainer has waited so far, in all.
             pushes: neighbours that are pushed to in a turn.
         """
-        self._steps += 1
-        if not self._auto or compute is None or self._steps < _STEPS or self._answers < _ANSWERS or self._busy <= 0:
+        self._exchanges += 1
+        if not self._auto or compute is None or self._busy <= 0:
             return None
-        rate, wait, pushes = self._carried / self._busy, (waited - self._waited) / self._steps, max(1, pushes)
+        if self._exchanges < _EXCHANGES or self._answers < _ANSWERS:
+            return None
+        rate, wait, pushes = self._carried / self._busy, (waited - self._waited) / self._exchanges, max(1, pushes)
         current = self.codec.name if self.codec else "none", self.share
         back = self._room.look(wait / compute, self._seconds(current[0], rate, pushes) * self.share / compute)
-        self._steps = self._answers = self._carried = 0
+        self._exchanges = self._answers = self._carried = 0
         self._busy, self._waited = 0.0, waited
         chosen = self._before if back else self._best(rate, compute, pushes)
         if chosen == current:
@@ -216,8 +219,8 @@ class Coding:
         return Choice(
             chosen[0],
             self.share,
-            f"the link carries {rate / 1e6:.3g} MB/s, a step computes {compute:.3g} s and waited {wait:.2g} s, "
-            f"so a push takes {needed:.2g} s",
+            f"the link carries {rate / 1e6:.3g} MB/s, so a push takes {needed:.2g} s; from one to the next the trainer "
+            f"computes {compute:.3g} s and waited {wait:.2g} s",
         )
 
     def _best(self, rate: float, compute: float, pushes: int) -> tuple[str, float]:

@@ -100,6 +100,8 @@ class Core(Belonging):
         self.step = 0
         self.rejections = Rejections()
         self._next_shard = 0
+        #: Steps since the last exchange: their computing is the time that its push had.
+        self._since_exchange = 0
         self._handover = Handover(mass, self.turns)
         self._rumours = Rumours()
         if now is not None:
@@ -201,6 +203,7 @@ class Core(Belonging):
         self._waiting.step_ended(now)
         self._open = True
         self.step += 1
+        self._since_exchange += 1
         self._merge_all(now)
         if not self.policy.exchanges(self.step):
             if self.exchange is not None:
@@ -219,10 +222,16 @@ class Core(Belonging):
             if not self._turns_left:
                 self._tell(now)
                 self._report_slow(now)
-                pushes = len(self.view.out_edges(self.turns[shard] - 1))
-                choice = self.coding.step(self._waiting.step_time, self._waiting.waited, pushes)
-                if choice is not None:
-                    self._emit(events.Compressing(choice))
+                self._choose_coding(len(self.view.out_edges(self.turns[shard] - 1)))
+
+    def _choose_coding(self, pushes: int) -> None:
+        """Let the coding look whether another would suit the link better, after a turn with so many pushes."""
+        steps, self._since_exchange = self._since_exchange, 0
+        typical = self._waiting.step_time
+        compute = None if typical is None else steps * typical
+        choice = self.coding.exchanged(compute, self._waiting.waited, pushes)
+        if choice is not None:
+            self._emit(events.Compressing(choice))
 
     def _rest(self, merge: bool, now: float) -> None:
         if self._open:

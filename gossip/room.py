@@ -1,4 +1,4 @@
-"""How much of a step a push may take, so that nobody waits for it.
+"""How much of the time to the next exchange a push may take, so that nobody waits for it.
 
 That the link carries it while the trainer computes is not enough: parcels also have to be in time for those who are
 ahead, and rounding and merging take time. So what counts is whether the trainer waits. If it does, although a push
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 __all__ = ["Room"]
 
-#: The part of a step's computing that a push may take where nobody waits.
+#: The part of the computing between exchanges that a push may take where nobody waits.
 MOST = 0.8
 #: Waiting for less than this part of the computing is as good as none; a push that takes less causes none.
 _HIDDEN, _NEGLIGIBLE = 0.03, 0.1
@@ -23,7 +23,7 @@ _GROWTH = 1.05
 
 
 class Room:
-    """The part of a step's computing that a push may take, found by trying."""
+    """The part of the computing between exchanges that a push may take, found by trying."""
 
     def __init__(self) -> None:
         self.part = MOST
@@ -32,7 +32,7 @@ class Room:
         self._rest = 0
 
     def look(self, waited: float, pushed: float) -> bool:
-        """Learn from the steps since the last look; return whether what was tried then is to be taken back.
+        """Learn from the exchanges since the last look; return whether what was tried then is to be taken back.
 
         Args:
             waited: for which part of the computing the trainer waited.

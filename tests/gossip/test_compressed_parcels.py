@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_swarm import ONE_WAY, PAIR, RUN, Hand, sealed
+from hand_swarm import ONE_WAY, PAIR, RUN, Hand, only, sealed
 
-from gossip import codecs
+from gossip import codecs, events
 from gossip.coding import AUTO, Coding, check_codec
 from gossip.errors import Reason, Rejected, SettingsError
 from gossip.faults import parse_straggler
@@ -221,7 +221,7 @@ class Link:
             pushed = self._now - began
             self._waited += max(0.0, pushed - self._compute) + self._more(pushed)
             self._now = max(self._now, began + self._compute)
-            choice = self.coding.step(self._compute, self._waited, 1)
+            choice = self.coding.exchanged(self._compute, self._waited, 1)
             if choice is not None:
                 said.append(str(choice))
         return said
@@ -268,6 +268,30 @@ def test_auto_pushes_no_less_where_that_does_not_help() -> None:
 
 def test_auto_does_not_blame_a_push_that_takes_no_time() -> None:
     assert Link(100e6, 0.5, more=lambda _: 0.1).run(100) == ["none"]
+
+
+def chosen_by_cores(algorithm: str, steps: int, takes: float) -> list[str]:
+    """Let two peers compute steps of 0.1 s, whose pushes take so long, and return what the first one chooses."""
+    hand = Hand(random(0, 2048), random(1, 2048), algorithm=algorithm, shards=16, compress=AUTO)
+    said: list[str] = []
+    pushed_at: float | None = None
+    for step in range(1, steps + 1):
+        if pushed_at is not None and pushed_at + takes <= 0.1 * step:
+            hand.now, pushed_at = pushed_at + takes, None
+            hand.settle()
+        hand.now = 0.1 * step
+        for rank in range(2):
+            said += [str(one.choice) for one in only(hand.step(rank), events.Compressing) if rank == 0]
+        if hand.post and pushed_at is None:
+            pushed_at = hand.now
+    return said
+
+
+@pytest.mark.parametrize("algorithm", ["local:h=8", "gossip-push:tau=8"])
+def test_auto_counts_all_the_steps_from_one_exchange_to_the_next(algorithm: str) -> None:
+    """A push of 0.27 s is hidden by 0.8 s of computing, though not by the 0.1 s of a step."""
+    assert chosen_by_cores(algorithm, 256, 0.27) == []
+    assert chosen_by_cores(algorithm, 256, 0.7)[0] == "int8, 50% of the shards per step"
 
 
 def test_shards_that_are_left_out_take_their_turn_and_neighbours_hear_of_it() -> None:
