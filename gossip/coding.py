@@ -148,8 +148,10 @@ class Coding:
         if special is not None:
             self.spelled = special.spelled
         self._room = Room()
-        #: The choice before this one.
+        #: The choice before the last look.
         self._before = (_FIRST, share)
+        #: Whether a choice has been told: the first is, even if it is what it began with.
+        self._told = False
         self._exchanges = 0
         self._answers = 0
         self._carried = 0
@@ -193,7 +195,7 @@ class Coding:
         self._carried += nbytes
 
     def exchanged(self, compute: float | None, waited: float, pushes: int) -> Choice | None:
-        """Take in that a step ended in an exchange, and return a new choice, if it is time for one.
+        """Take in that a step ended in an exchange; return a choice where it is the first, or another than before.
 
         Args:
             compute: seconds that the steps since the last exchange compute; None: not known yet.
@@ -211,9 +213,10 @@ class Coding:
         self._exchanges = self._answers = self._carried = 0
         self._busy, self._waited = 0.0, waited
         chosen = self._before if back else self._best(rate, compute, pushes)
-        if chosen == current:
-            return None
         self._before = current
+        if chosen == current and self._told:
+            return None
+        self._told = True
         self._choose(*chosen)
         needed = self._seconds(chosen[0], rate, pushes) * self.share
         return Choice(

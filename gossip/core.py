@@ -227,6 +227,8 @@ class Core(Belonging):
     def _choose_coding(self, pushes: int) -> None:
         """Let the coding look whether another would suit the link better, after a turn with so many pushes."""
         steps, self._since_exchange = self._since_exchange, 0
+        if self.measuring:
+            return  # whole shards go out as they are, and nothing is computed: no time to choose
         typical = self._waiting.step_time
         compute = None if typical is None else steps * typical
         choice = self.coding.exchanged(compute, self._waiting.waited, pushes)

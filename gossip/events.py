@@ -355,7 +355,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Compressing:
-    """Parcels go out in another codec from now on, or fewer of them per step."""
+    """How parcels go out from now on, and why: told once what suits the link is known, and when that changes."""
 
     choice: Choice
 

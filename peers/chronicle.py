@@ -71,7 +71,7 @@ class Chronicle:
                 self._reincarnated(address.incarnation, written_off / self._shards)
             case events.Compressing(choice):
                 self._note(event="compress", codec=choice.codec, share=choice.share, text=choice.reason)
-                self._tell(f"sends {choice} from now on: {choice.reason}")
+                self._tell(f"chose to send {choice}: {choice.reason}")
             case events.Left(written_off):
                 self._left(written_off / self._shards if members > 1 else 0.0)
             case events.NotFinite(shard) if shard not in self._not_finite:

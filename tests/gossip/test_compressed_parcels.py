@@ -232,8 +232,8 @@ class Link:
     [
         (100e6, ["none"]),  # 4 MiB in 0.04 s
         (30e6, ["bf16"]),  # 0.07 s for 2 MiB, and 0.14 s for 4 would be more than a quarter of a step
-        (8e6, []),
-        (3e6, []),  # int8, as it began: 0.36 s
+        (8e6, ["int8"]),
+        (3e6, ["int8"]),  # as it began, 0.36 s: told once all the same
         (1.3e6, ["int8, 25% of the shards per step"]),
         (1e4, ["int8, 6% of the shards per step"]),  # no less than a sixteenth
     ],
@@ -270,9 +270,11 @@ def test_auto_does_not_blame_a_push_that_takes_no_time() -> None:
     assert Link(100e6, 0.5, more=lambda _: 0.1).run(100) == ["none"]
 
 
-def chosen_by_cores(algorithm: str, steps: int, takes: float) -> list[str]:
+def chosen_by_cores(algorithm: str, steps: int, takes: float, *, measuring: bool = False) -> list[str]:
     """Let two peers compute steps of 0.1 s, whose pushes take so long, and return what the first one chooses."""
     hand = Hand(random(0, 2048), random(1, 2048), algorithm=algorithm, shards=16, compress=AUTO)
+    for core in hand.cores:
+        core.measuring = measuring
     said: list[str] = []
     pushed_at: float | None = None
     for step in range(1, steps + 1):
@@ -290,8 +292,14 @@ def chosen_by_cores(algorithm: str, steps: int, takes: float) -> list[str]:
 @pytest.mark.parametrize("algorithm", ["local:h=8", "gossip-push:tau=8"])
 def test_auto_counts_all_the_steps_from_one_exchange_to_the_next(algorithm: str) -> None:
     """A push of 0.27 s is hidden by 0.8 s of computing, though not by the 0.1 s of a step."""
-    assert chosen_by_cores(algorithm, 256, 0.27) == []
+    assert chosen_by_cores(algorithm, 256, 0.27) == ["int8"]
     assert chosen_by_cores(algorithm, 256, 0.7)[0] == "int8, 50% of the shards per step"
+
+
+def test_auto_chooses_nothing_while_replicas_are_only_mixed() -> None:
+    """Then whole shards go out as they are, in steps that compute nothing."""
+    assert chosen_by_cores("gossip-push", 64, 0.05) == ["int8"]
+    assert chosen_by_cores("gossip-push", 64, 0.05, measuring=True) == []
 
 
 def test_shards_that_are_left_out_take_their_turn_and_neighbours_hear_of_it() -> None:
