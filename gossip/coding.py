@@ -28,7 +28,7 @@ from gossip.room import Room
 from topologies.draws import below
 from topologies.spec import suggest
 
-__all__ = ["AUTO", "Choice", "Coding", "check_codec", "trusted"]
+__all__ = ["AUTO", "LEAST", "Choice", "Coding", "check_codec", "trusted"]
 
 AUTO = "auto"
 #: The codecs that are tried, from the heaviest, and where it starts: too light costs little, too heavy a lot.
@@ -42,7 +42,7 @@ _AMPLE = 0.75
 #: Exchanges from one look to the next, and answers that a look needs.
 _EXCHANGES, _ANSWERS = 8, 8
 #: The least share that is chosen: with less replicas drift apart.
-_LEAST = 1 / 16
+LEAST = 1 / 16
 
 
 def check_codec(text: str, policy: Policy | None = None) -> None:
@@ -113,7 +113,7 @@ class Choice:
     reason: str
 
     def __str__(self) -> str:
-        return self.codec if self.share == 1 else f"{self.codec}, {self.share:.0%} of the shards per step"
+        return self.codec if self.share == 1 else f"{self.codec}, {self.share:.0%} of the shards"
 
 
 class Coding:
@@ -235,10 +235,11 @@ class Coding:
             if self._seconds(name, rate, pushes) * self.most <= (_AMPLE if heavier else 1) * limit:
                 return name, self.most
         affordable = room / self._seconds(_LADDER[-1], rate, pushes)
-        # In steps of a factor of two, or it would change with every look.
-        share = self.most
-        while share > affordable * (_AMPLE if share > self.share else 1) and share > _LEAST:
-            share /= 2
+        # By halves, or it would change with every look; and of whole shards, so that what is said is done.
+        pushed, share = self._layout.shards, self.most
+        while pushed > 1 and share > affordable * (_AMPLE if share > self.share else 1) and share > LEAST:
+            pushed //= 2
+            share = self.most * (pushed / self._layout.shards)
         return _LADDER[-1], share
 
     def _seconds(self, name: str, rate: float, pushes: int) -> float:

@@ -1,13 +1,16 @@
 """How large a replica's shards may be, so that a share of them per step is what it says.
 
 A model that is one shard cannot push a quarter of it. Shards are therefore cut so small that there are at least as many
-as the share's denominator: 4 for a quarter, 5 for 40%.
+as the share's denominator: 4 for a quarter, 5 for 40%. `AUTO` may choose a sixteenth, `LEAST`, which takes 16 times as
+many.
 """
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
+
+from gossip.coding import AUTO, LEAST
 
 __all__ = ["shard_limit"]
 
@@ -17,16 +20,21 @@ _FINE = 1 << 20
 _DENOMINATOR = 16
 
 
-def shard_limit(total: int, share: float, most: int) -> int:
+def shard_limit(total: int, share: float, most: int, compress: str = "none") -> int:
     """Return the most bytes that a shard may have.
 
     Args:
         total: bytes of everything that is cut.
         share: of the shards, that is pushed per step.
         most: the limit for other reasons.
+        compress: the codec of parcels, or `AUTO`.
     """
-    if share == 1:
+    if share != 1:
+        most = min(most, _FINE)
+    elif compress != AUTO:
         return most
     least = Fraction(share).limit_denominator(max(_DENOMINATOR, math.ceil(1 / share))).denominator
+    if compress == AUTO:
+        least *= round(1 / LEAST)
     # Whole numbers, of 8 bytes at most.
-    return min(most, _FINE, -(-total // (8 * least)) * 8)
+    return min(most, -(-total // (8 * least)) * 8)

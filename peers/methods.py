@@ -16,7 +16,12 @@ __all__ = ["fit"]
 
 
 def fit(
-    policy: Policy, model: torch.nn.Module, optimizer: torch.optim.Optimizer, shard_bytes: int, share: float = 1.0
+    policy: Policy,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    shard_bytes: int,
+    share: float = 1.0,
+    compress: str = "none",
 ) -> tuple[Replica, Method]:
     """Make the model a replica, and return it with what the policy does to it."""
     if policy.momentum != "own":
@@ -24,9 +29,9 @@ def fit(
     if policy.momentum == "mixed":
         zeros = zeros_for(model, optimizer)
         also = {f"momentum of {name}": buffer for name, (_, buffer) in zeros.items()}
-        replica = Replica(model, shard_bytes, also, share)
+        replica = Replica(model, shard_bytes, also, share, compress)
         return replica, MixedMomentum(Buffers(optimizer, dict(zeros.values())))
-    replica = Replica(model, shard_bytes, share=share)
+    replica = Replica(model, shard_bytes, share=share, compress=compress)
     if policy.momentum == "quasi-global":
         return replica, QuasiGlobal(replica, optimizer)
     if policy.outer is not None:

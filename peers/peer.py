@@ -188,7 +188,8 @@ class Peer:
         if self._closed:
             raise PeerError("this peer has ended: attach inside of its with statement")
         policy = policies.parse(self._setup.algorithm)
-        replica, method = fit(policy, model, optimizer, self._preset.shard_bytes, self._setup.share)
+        setup, shard_bytes = self._setup, self._preset.shard_bytes
+        replica, method = fit(policy, model, optimizer, shard_bytes, setup.share, setup.compress)
         self._saving = Saving(
             self._setup, model, optimizer, method, dict(also or {}), self._records.directory, self._tell
         )

@@ -39,6 +39,7 @@ class Replica:
         shard_bytes: int = SHARD_BYTES,
         also: Mapping[str, torch.Tensor] | None = None,
         share: float = 1.0,
+        compress: str = "none",
     ) -> None:
         """Move the model's mixed tensors into flat vectors.
 
@@ -47,6 +48,7 @@ class Replica:
             shard_bytes: the most that a shard may take.
             also: tensors that are none of the model's and are mixed all the same, by name.
             share: of the shards, that is pushed per step: there have to be enough of them.
+            compress: the codec of parcels, or what chooses it, and a share of the shards with it.
         """
         mixed, self._rest = _sorted_out(model)
         if not mixed:
@@ -65,7 +67,7 @@ class Replica:
         self._stream: torch.cuda.Stream | None = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
         #: The vectors as the core sees them: the same memory on the CPU.
         self.arrays: Sequence[Values] = [_as_array(host) for host in self._hosts]
-        limit = shard_limit(sum(array.nbytes for array in self.arrays), share, shard_bytes)
+        limit = shard_limit(sum(array.nbytes for array in self.arrays), share, shard_bytes, compress)
         self.layout = Layout(tuple(Part.cut(array.size, limit, array.dtype) for array in self.arrays))
         self._shards = list(self._cut(self._flats))
         #: What two models must have in common to be mixed: names, shapes and kinds of all tensors; and a hash of it.

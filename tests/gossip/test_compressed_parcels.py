@@ -202,9 +202,15 @@ class Link:
     """
 
     def __init__(
-        self, rate: float, compute: float, share: float = 1.0, more: Callable[[float], float] = lambda _: 0.0
+        self,
+        rate: float,
+        compute: float,
+        share: float = 1.0,
+        more: Callable[[float], float] = lambda _: 0.0,
+        shards: int = 16,
     ) -> None:
-        self.coding = Coding(AUTO, share, Layout.uniform(1 << 20, 8, np.float32))
+        self.coding = Coding(AUTO, share, Layout.uniform(1 << 20, shards, np.float32))
+        self._shards = shards
         self._rate, self._compute, self._now, self._waited = rate, compute, 0.0, 0.0
         self._more = more
 
@@ -212,7 +218,7 @@ class Link:
         said = []
         for _ in range(steps):
             began = self._now
-            for shard in range(max(1, round(self.coding.share * 8))):
+            for shard in range(max(1, round(self.coding.share * self._shards))):
                 nbytes = self.coding.nbytes(shard)
                 self.coding.busy(True, self._now)
                 self._now += nbytes / self._rate
@@ -234,12 +240,30 @@ class Link:
         (30e6, ["bf16"]),  # 0.07 s for 2 MiB, and 0.14 s for 4 would be more than a quarter of a step
         (8e6, ["int8"]),
         (3e6, ["int8"]),  # as it began, 0.36 s: told once all the same
-        (1.3e6, ["int8, 25% of the shards per step"]),
-        (1e4, ["int8, 6% of the shards per step"]),  # no less than a sixteenth
+        (1.3e6, ["int8, 25% of the shards"]),
+        (1e4, ["int8, 6% of the shards"]),  # no less than a sixteenth
     ],
 )
 def test_auto_takes_the_heaviest_that_the_link_carries_and_stays_with_it(rate: float, chosen: list[str]) -> None:
     assert Link(rate, 0.5).run(200) == chosen
+
+
+@pytest.mark.parametrize(
+    ("shards", "chosen"), [(1, "int8"), (2, "int8, 50%"), (3, "int8, 33%"), (8, "int8, 12%"), (200, "int8, 6%")]
+)
+def test_auto_leaves_out_whole_shards_and_says_how_much_that_is(shards: int, chosen: str) -> None:
+    link = Link(1e4, 0.5, shards=shards)
+    assert link.run(200)[-1].removesuffix(" of the shards") == chosen
+    pushed = sum(not link.coding.leaves_out(shard, 0) for shard in range(shards))
+    assert link.coding.share == pushed / shards
+
+
+def test_auto_takes_back_nothing_but_what_it_tried() -> None:
+    """There is nothing less to try of a single shard, and so no way back to what was chosen long ago."""
+    link = Link(100e6, 0.5, shards=1)
+    assert link.run(40) == ["none"]
+    link._rate, link._more = 3e6, lambda _: 0.1
+    assert link.run(100) == ["int8"]
 
 
 def test_auto_follows_a_link_that_changes() -> None:
@@ -254,7 +278,7 @@ def test_auto_follows_a_link_that_changes() -> None:
 def test_auto_pushes_less_where_parcels_come_too_late_for_others() -> None:
     """A link that could carry int8 in 0.36 s of 0.5 s, among peers that are apart by so much that 0.1 s are late."""
     link = Link(3e6, 0.5, more=lambda pushed: max(0.0, pushed - 0.1))
-    half, quarter = (f"int8, {share} of the shards per step" for share in ("50%", "25%"))
+    half, quarter = (f"int8, {share} of the shards" for share in ("50%", "25%"))
     assert link.run(24) == [half, quarter]
     # Now and then it tries whether more would go by now.
     assert link.run(400).count(half) in (1, 2, 3)
@@ -263,7 +287,7 @@ def test_auto_pushes_less_where_parcels_come_too_late_for_others() -> None:
 def test_auto_pushes_no_less_where_that_does_not_help() -> None:
     """Somebody computes for longer: what is pushed is not the reason. It is tried, and taken back."""
     link = Link(3e6, 0.5, more=lambda _: 0.1)
-    assert link.run(100) == ["int8, 50% of the shards per step", "int8"]
+    assert link.run(100) == ["int8, 50% of the shards", "int8"]
 
 
 def test_auto_does_not_blame_a_push_that_takes_no_time() -> None:
@@ -293,7 +317,7 @@ def chosen_by_cores(algorithm: str, steps: int, takes: float, *, measuring: bool
 def test_auto_counts_all_the_steps_from_one_exchange_to_the_next(algorithm: str) -> None:
     """A push of 0.27 s is hidden by 0.8 s of computing, though not by the 0.1 s of a step."""
     assert chosen_by_cores(algorithm, 256, 0.27) == ["int8"]
-    assert chosen_by_cores(algorithm, 256, 0.7)[0] == "int8, 50% of the shards per step"
+    assert chosen_by_cores(algorithm, 256, 0.7)[0] == "int8, 50% of the shards"
 
 
 def test_auto_chooses_nothing_while_replicas_are_only_mixed() -> None:
@@ -323,4 +347,4 @@ def test_shards_that_are_left_out_take_their_turn_and_neighbours_hear_of_it() ->
 
 def test_auto_keeps_to_the_share_that_it_was_given() -> None:
     link = Link(1e9, 0.5, share=0.5)
-    assert link.run(40) == ["none, 50% of the shards per step"]
+    assert link.run(40) == ["none, 50% of the shards"]

@@ -227,3 +227,11 @@ def test_a_share_finds_as_many_shards_as_it_needs(share: float, shards: int) -> 
     assert layout.shards == shards
     assert round(share * layout.shards) / layout.shards == pytest.approx(share)
     assert Replica(nn.Linear(64, 64), shard_bytes=64, share=share).layout.shards == 260, "nor larger than told"
+
+
+@pytest.mark.parametrize(("share", "shards"), [(1.0, 16), (0.5, 32), (0.3, 160)])
+def test_auto_finds_as_many_shards_as_the_least_share_that_it_chooses_needs(share: float, shards: int) -> None:
+    layout = Replica(nn.Linear(64, 64), share=share, compress="auto").layout
+    assert layout.shards >= shards
+    assert layout.shards == pytest.approx(shards, rel=0.05), "numbers are not cut"
+    assert Replica(nn.Linear(64, 64), shard_bytes=64, compress="auto").layout.shards == 260, "nor larger than told"
