@@ -143,9 +143,7 @@ class Display:
                     "sends": status.get("sends"),
                 }
             )
-        # How parcels go out is only of interest where something is done about it.
-        shown = [name for name in _COLUMNS if name != "sends" or any(row["sends"] for row in rows)]
-        return peer_table(shown, rows, self._console.width)
+        return peer_table(_COLUMNS, rows, self._console.width)
 
 
 def how(code: int) -> str:

@@ -33,6 +33,8 @@ _GAP = 2
 
 def peer_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     """Return the table with as many of these columns as there is room for; None in a row is an empty cell."""
+    # How parcels go out is only of interest where something is done about it.
+    columns = [name for name in columns if name != "sends" or any(row.get(name) for row in rows)]
     columns = _fitting(columns, rows, width)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:

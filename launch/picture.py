@@ -39,6 +39,7 @@ TROUBLED, GONE = frozenset(["suspect", "dead"]), frozenset(["dead", "left"])
 _MEMBERSHIPS = frozenset(["alive", "slow"]) | TROUBLED | GONE
 _SHARED = ("run", "topology", "algorithm")
 _WORD = re.compile(r"[a-z]{1,16}")
+_SAID = re.compile(r"[ -~]{1,48}")
 
 
 def read_picture(body: bytes) -> dict[str, Any]:
@@ -74,11 +75,15 @@ def _member(member: Any) -> dict[str, Any]:
         raise ValueError("a member that cannot be reached")
     if state is not None and not (isinstance(state, str) and _WORD.fullmatch(state)):
         raise ValueError("a member that does what cannot be said")
+    sends = member.get("sends")
+    if sends is not None and not (isinstance(sends, str) and _SAID.fullmatch(sends)):
+        raise ValueError("a member that sends as cannot be said")
     return {
         "rank": _count(member.get("rank")),
         "incarnation": _count(member.get("incarnation")),
         "membership": member["membership"],
         "state": state,
+        "sends": sends,
         "endpoint": str(Endpoint.parse(endpoint)),
         "key": key,
         **{name: _figure(name, member.get(name)) for name in COLUMNS},
@@ -130,6 +135,7 @@ def status(picture: dict[str, Any], through: str) -> dict[str, Any]:
                 "state": member["state"],
                 "endpoint": member["endpoint"],
                 **{name: member[name] for name in COLUMNS},
+                "sends": member["sends"],
                 "lag": lag,
             }
             for member, lag in zip(members, lags(members), strict=True)

@@ -40,6 +40,7 @@ _COLUMNS = (
     "weight",
     "apart",
     "endpoint",
+    "sends",
 )
 
 
@@ -172,16 +173,16 @@ def table(picture: dict[str, Any], width: int) -> Table:
             "weight": _now(member, "weight"),
             "apart": member["disagreement"],
             "endpoint": member["endpoint"],
+            "sends": _now(member, "sends"),
         }
         for member, lag in zip(members, lags(members), strict=True)
     ]
     return peer_table(_COLUMNS, rows, width)
 
 
-def _now(member: dict[str, Any], name: str) -> float | None:
-    """Return a figure that only the living have."""
-    figure: float | None = None if member["membership"] in GONE else member[name]
-    return figure
+def _now(member: dict[str, Any], name: str) -> Any:
+    """Return what only the living have."""
+    return None if member["membership"] in GONE else member[name]
 
 
 def _scaled(figure: float | None) -> float | None:

@@ -422,9 +422,14 @@ class Peer:
             weight=self.weight,
             neighbours=len(self.view) - 1,
             state=values.get("state"),
+            sends=self._sends(),
             disagreement=values.get("disagreement"),
         )
         self._engine.bulletin.tell()
+
+    def _sends(self) -> str | None:
+        """Return how parcels go out, where something is done about it: also `auto`, if it chose to do nothing."""
+        return self._engine.compressing if self._engine is not None and self._setup.compress != "none" else None
 
     def _report(self, **values: Any) -> None:
         """Tell the others and the launcher how it goes; the latter may be gone."""
@@ -438,8 +443,7 @@ class Peer:
             status |= {"weight": self.weight, "bytes_sent": driver.bytes_sent, "bytes_received": driver.bytes_received}
             status["view"] = len(self.view)
             status["waited"] = self._waited
-            if self._engine.compressing != "none":
-                status["sends"] = self._engine.compressing
+            status["sends"] = self._sends()
         if "loss" in self._logged:
             status["loss"] = float(self._logged["loss"])
         self._channel.tell(status=status)

@@ -7,6 +7,7 @@ sent does not grow with the swarm. Of two rows of a rank the later one counts: b
 from __future__ import annotations
 
 import math
+import re
 import threading
 from typing import Any
 
@@ -26,12 +27,16 @@ COLUMNS = (
     "bytes_per_second",
     "disagreement",
     "state",
+    "sends",
 )
 #: Rows of others that go with the own one.
 _OTHERS = 31
 #: Ranks that are kept.
 _LIMIT = 1 << 16
 _WORDS = frozenset(["starting", "training", "mixing", "ended"])
+#: How parcels go out is shown on terminals: a few characters, and none that moves a cursor.
+_LONGEST = 48
+_SAID = re.compile(rf"[ -~]{{1,{_LONGEST}}}")
 
 
 class Rows:
@@ -52,6 +57,8 @@ class Rows:
             raise ValueError(f"no column {sorted(unknown)}")
         # One figure that is not finite, and the others would throw the whole row away.
         known = {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
+        if not _can_be_said(known.get("sends")):
+            del known["sends"]
         self._number += 1
         with self._lock:
             self._rows[self._rank] = [self._rank, incarnation, self._number, *map(known.get, COLUMNS)]
@@ -80,7 +87,9 @@ class Rows:
     def merge(self, data: bytes) -> bool:
         """Take in the rows that are later than ours. Nothing is passed on at once: there is always a next row."""
         try:
-            rows = msgpack.unpackb(data, max_array_len=64, max_map_len=0, max_ext_len=0, max_bin_len=0, max_str_len=16)
+            rows = msgpack.unpackb(
+                data, max_array_len=64, max_map_len=0, max_ext_len=0, max_bin_len=0, max_str_len=_LONGEST
+            )
         except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
             raise ValueError(f"not msgpack: {error!r:.80}") from None
         if not isinstance(rows, list) or not all(map(_makes_sense, rows)):
@@ -94,14 +103,21 @@ class Rows:
         return False
 
 
+def _can_be_said(sends: Any) -> bool:
+    return sends is None or (isinstance(sends, str) and _SAID.fullmatch(sends) is not None)
+
+
 def _makes_sense(row: Any) -> bool:
     if not isinstance(row, list) or len(row) != 3 + len(COLUMNS):
         return False
-    if row[-1] is not None and not (isinstance(row[-1], str) and row[-1] in _WORDS):
+    *figures, state, sends = row[3:]
+    if state is not None and not (isinstance(state, str) and state in _WORDS):
+        return False
+    if not _can_be_said(sends):
         return False
     if not all(type(value) is int and 0 <= value < 1 << 53 for value in row[:3]):
         return False
     return all(
         value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value))
-        for value in row[3:-1]
+        for value in figures
     )

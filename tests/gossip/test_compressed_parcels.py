@@ -11,7 +11,7 @@ import pytest
 from hand_swarm import ONE_WAY, PAIR, RUN, Hand, only, sealed
 
 from gossip import codecs, events
-from gossip.coding import AUTO, Coding, check_codec
+from gossip.coding import AUTO, Choice, Coding, check_codec
 from gossip.errors import Reason, Rejected, SettingsError
 from gossip.faults import parse_straggler
 from gossip.mass import Layout
@@ -294,12 +294,12 @@ def test_auto_does_not_blame_a_push_that_takes_no_time() -> None:
     assert Link(100e6, 0.5, more=lambda _: 0.1).run(100) == ["none"]
 
 
-def chosen_by_cores(algorithm: str, steps: int, takes: float, *, measuring: bool = False) -> list[str]:
+def chosen_by_cores(algorithm: str, steps: int, takes: float, *, measuring: bool = False) -> list[Choice]:
     """Let two peers compute steps of 0.1 s, whose pushes take so long, and return what the first one chooses."""
     hand = Hand(random(0, 2048), random(1, 2048), algorithm=algorithm, shards=16, compress=AUTO)
     for core in hand.cores:
         core.measuring = measuring
-    said: list[str] = []
+    said: list[Choice] = []
     pushed_at: float | None = None
     for step in range(1, steps + 1):
         if pushed_at is not None and pushed_at + takes <= 0.1 * step:
@@ -307,7 +307,7 @@ def chosen_by_cores(algorithm: str, steps: int, takes: float, *, measuring: bool
             hand.settle()
         hand.now = 0.1 * step
         for rank in range(2):
-            said += [str(one.choice) for one in only(hand.step(rank), events.Compressing) if rank == 0]
+            said += [one.choice for one in only(hand.step(rank), events.Compressing) if rank == 0]
         if hand.post and pushed_at is None:
             pushed_at = hand.now
     return said
@@ -316,13 +316,17 @@ def chosen_by_cores(algorithm: str, steps: int, takes: float, *, measuring: bool
 @pytest.mark.parametrize("algorithm", ["local:h=8", "gossip-push:tau=8"])
 def test_auto_counts_all_the_steps_from_one_exchange_to_the_next(algorithm: str) -> None:
     """A push of 0.27 s is hidden by 0.8 s of computing, though not by the 0.1 s of a step."""
-    assert chosen_by_cores(algorithm, 256, 0.27) == ["int8"]
-    assert chosen_by_cores(algorithm, 256, 0.7)[0] == "int8, 50% of the shards"
+    (choice,) = chosen_by_cores(algorithm, 256, 0.27)
+    assert str(choice) == "int8"
+    assert choice.reason.endswith(
+        "so a push takes 0.27 s; from one to the next the trainer computes 0.8 s and waited 0 s"
+    )
+    assert str(chosen_by_cores(algorithm, 256, 0.7)[0]) == "int8, 50% of the shards"
 
 
 def test_auto_chooses_nothing_while_replicas_are_only_mixed() -> None:
     """Then whole shards go out as they are, in steps that compute nothing."""
-    assert chosen_by_cores("gossip-push", 64, 0.05) == ["int8"]
+    assert [str(one) for one in chosen_by_cores("gossip-push", 64, 0.05)] == ["int8"]
     assert chosen_by_cores("gossip-push", 64, 0.05, measuring=True) == []
 
 

@@ -119,6 +119,7 @@ def test_what_scripts_get_is_stable() -> None:
         "neighbours": 1,
         "bytes_per_second": 1e6,
         "disagreement": 1e-3,
+        "sends": "int8, 25% of the shards",
     }
     gone = member(1, membership="dead", incarnation=3, state=None, loss=None, step=7)
     assert status(read(gone, member(0, **full)), "127.0.0.1:4000") == {
@@ -202,6 +203,9 @@ def test_lag_is_behind_the_median(steps: list[int | None], lags: list[int | None
                 ("key", None),
                 ("state", "\x1b[2J"),
                 ("state", 3),
+                ("sends", "\x1b[2J"),
+                ("sends", "x" * 49),
+                ("sends", 8),
                 ("loss", "low"),
                 ("loss", True),
                 ("loss", float("nan")),
@@ -230,7 +234,10 @@ _VALUES = (
 
 
 @settings(max_examples=50)
-@given(st.sampled_from(["rank", "incarnation", "membership", "endpoint", "key", "state", *picture.COLUMNS]), _VALUES)
+@given(
+    st.sampled_from(["rank", "incarnation", "membership", "endpoint", "key", "state", "sends", *picture.COLUMNS]),
+    _VALUES,
+)
 def test_whatever_a_member_says_can_be_shown_or_is_refused(name: str, value: Any) -> None:
     try:
         found = read(member(0, **{name: value}))

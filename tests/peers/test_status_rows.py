@@ -125,6 +125,10 @@ def test_no_more_ranks_are_kept_than_there_can_be(monkeypatch: pytest.MonkeyPatc
         [row(1, state=3)],
         [row(1, state=["training"])],
         [row(1, step=[1])],
+        [row(1, sends="\x1b[2J")],
+        [row(1, sends="")],
+        [row(1, sends="x" * 49)],
+        [row(1, sends=8)],
         [row(2), row(1, loss=math.nan)],
     ],
     ids=repr,
@@ -157,7 +161,7 @@ _ANYTHING = st.recursive(
 @given(
     st.binary(max_size=200)
     | _ANYTHING.map(msgpack.packb)
-    | st.lists(_ANYTHING, min_size=13, max_size=13).map(lambda one: msgpack.packb([one]))
+    | st.lists(_ANYTHING, min_size=14, max_size=14).map(lambda one: msgpack.packb([one]))
 )
 def test_whatever_comes_is_taken_in_or_refused(data: bytes) -> None:
     rows = Rows(0)
@@ -170,7 +174,7 @@ def test_whatever_comes_is_taken_in_or_refused(data: bytes) -> None:
     assert there.all() == rows.all(), "what was taken in can be passed on"
 
 
-_FIGURES = st.fixed_dictionaries({}, optional={name: st.none() | st.floats(-1e9, 1e9) for name in COLUMNS[:-1]})
+_FIGURES = st.fixed_dictionaries({}, optional={name: st.none() | st.floats(-1e9, 1e9) for name in COLUMNS[:-2]})
 
 
 @settings(max_examples=60)
@@ -189,7 +193,7 @@ def test_the_order_of_messages_does_not_matter(some: list[Any], random: Any) -> 
 
 
 def test_the_columns_are_those_that_can_be_watched() -> None:
-    assert (*picture.COLUMNS, "state") == COLUMNS
+    assert (*picture.COLUMNS, "state", "sends") == COLUMNS
 
 
 def test_an_unknown_column_is_a_mistake() -> None:
@@ -204,6 +208,14 @@ def test_what_is_not_finite_is_not_told_or_all_would_refuse_the_row(value: float
     there.merge(rows.encode())
     assert there.all()[1]["step"] == 3
     assert there.all()[1]["disagreement"] is None
+
+
+@pytest.mark.parametrize("text", ["x" * 49, "int8\n", ""])
+def test_what_cannot_be_shown_is_not_told_or_all_would_refuse_the_row(text: str) -> None:
+    rows, there = Rows(1), Rows(0)
+    rows.note(0, step=3, sends=text)
+    there.merge(rows.encode())
+    assert (there.all()[1]["step"], there.all()[1]["sends"]) == (3, None)
 
 
 @pytest.mark.parametrize("name", ["watch", "join"])
