@@ -229,9 +229,19 @@ def test_a_share_finds_as_many_shards_as_it_needs(share: float, shards: int) -> 
     assert Replica(nn.Linear(64, 64), shard_bytes=64, share=share).layout.shards == 260, "nor larger than told"
 
 
-@pytest.mark.parametrize(("share", "shards"), [(1.0, 16), (0.5, 32), (0.3, 160)])
-def test_auto_finds_as_many_shards_as_the_least_share_that_it_chooses_needs(share: float, shards: int) -> None:
-    layout = Replica(nn.Linear(64, 64), share=share, compress="auto").layout
-    assert layout.shards >= shards
-    assert layout.shards == pytest.approx(shards, rel=0.05), "numbers are not cut"
-    assert Replica(nn.Linear(64, 64), shard_bytes=64, compress="auto").layout.shards == 260, "nor larger than told"
+@pytest.mark.parametrize(
+    ("width", "share", "shards"),
+    [
+        (1024, 1.0, 16),
+        (1024, 0.5, 32),
+        (256, 1.0, 5),  # of 64 KiB at most: less takes as long
+        (64, 1.0, 1),
+        (64, 0.25, 4),  # which somebody asked for
+    ],
+)
+def test_auto_finds_as_many_shards_as_its_least_share_needs_if_they_are_worth_it(
+    width: int, share: float, shards: int
+) -> None:
+    layer = nn.Linear(width, width)
+    assert Replica(layer, share=share, compress="auto").layout.shards == shards
+    assert Replica(layer, 1 << 10, share=share, compress="auto").layout.shards > 16, "nor larger than told"
