@@ -127,11 +127,13 @@ class Traffic:
     # Sending
 
     def _push(self, shard: int, turn: int, now: float) -> None:
-        edges = []
-        for address, fraction in self._edges(turn):
+        edges: list[tuple[Address, float]] = []
+        planned = self._edges(turn)
+        degree = None if self.policy.fraction is None else len(planned)  # an elastic hub is a centre: its leaves begin
+        for address, fraction in planned:
             if self.view.fenced(address):
                 self._send(Fence(self.me, address))
-            elif self.policy.pairwise and self.view.is_asked(address.rank, turn):
+            elif self.policy.pairwise and self.view.is_asked(address.rank, turn, degree):
                 continue  # once for each pair and turn: it begins, and we answer
             elif self._backoff.skip(address.rank, shard) or not self._has_budget(address, shard):
                 self._pass(address, shard, turn)
@@ -233,18 +235,25 @@ class Traffic:
         if self.policy.lag is not None:  # otherwise nobody waits
             self._send(Pass(self.me, address, turn, shard))
 
-    def _answer(self, shard: int, ask: Ask, now: float) -> None:
-        """Send back the fraction that was asked for, of what we held before merging the parcel."""
-        weight = self.mass.weights[shard]
-        amount = min(ask.fraction * weight, weight - self._floor)
-        if amount < _WORTHWHILE * ask.fraction * weight or self.view.incarnation(ask.to.rank) != ask.to.incarnation:
-            return
-        if self.view.fenced(ask.to) or not self._has_budget(ask.to, shard):
+    def _answer(self, shard: int, asks: Sequence[Ask], now: float) -> None:
+        """Send back the fractions that were asked for, each of what we held before all of these and before merging."""
+        able = [ask for ask in {ask.to: ask for ask in asks}.values() if self._may_answer(ask.to, shard)]
+        held = self.mass.weights[shard]
+        wanted = held * sum(ask.fraction for ask in able)
+        spare = held - self._floor  # less than wanted if we were asked more often than we have neighbours in a turn
+        if not wanted or spare < _WORTHWHILE * wanted:
             return
         snapshot = self._snapshot(shard)
-        if snapshot is not None:
-            self._dispatch(ask.to, shard, ask.turn, amount, snapshot, 0.0, now)
-        self._keep_the_rest(shard, snapshot, weight)
+        if snapshot is None:
+            return
+        for ask in able:
+            part = ask.fraction * held
+            self._dispatch(ask.to, shard, ask.turn, min(part, spare * (part / wanted)), snapshot, 0.0, now)
+        self._keep_the_rest(shard, snapshot, held)
+
+    def _may_answer(self, to: Address, shard: int) -> bool:
+        is_member = self.view.incarnation(to.rank) == to.incarnation
+        return is_member and not self.view.fenced(to) and self._has_budget(to, shard)
 
     def _snapshot(self, shard: int, *, whole: bool = False) -> Snapshot | None:
         """Return what may be sent, if anything: everybody would reject NaN and infinity, and they would go for ever."""
@@ -346,15 +355,16 @@ class Traffic:
 
     def _merge_due(self, shard: int, now: float) -> None:
         for key in [key for key in self._asks if key[1] == shard]:
-            self._answer(shard, self._asks.pop(key), now)
+            self._answer(shard, [self._asks.pop(key)], now)
         for pile in self.inbox.due(shard, self.turns[shard]):
             if not pile.weight:
                 self.mass.move(shard, pile.values)
                 continue
             if self.measuring:
                 self.gaps[shard] = distance(self.mass.view(shard), pile.values)
-            for ask in pile.asks:
-                self._answer(shard, ask, now)
+            # Elastic averaging answers all at once, as its centre does; otherwise each gets of what the others left.
+            for asks in [[ask] for ask in pile.asks] if self.policy.fraction is None else [pile.asks]:
+                self._answer(shard, asks, now)
             self.mass.merge(shard, pile.values, pile.weight)
         if self._pairs is not None:
             self._move(self._pairs, shard, now)

@@ -86,14 +86,17 @@ class View:
         ranks = [self._roster.places[place] for place in places]
         return [rank for rank in ranks if not self.fenced(self.address(rank))]
 
-    def is_asked(self, rank: int, turn: int) -> bool:
+    def is_asked(self, rank: int, turn: int, degree: int | None = None) -> bool:
         """Whether it is the rank that begins an exchange with this peer at a turn: drawn where the edge goes both ways.
 
-        Both ends draw the same, so one of them begins, unless their views differ: then it may be both or none.
+        Given the ``degree`` of this peer in the turn, who has fewer neighbours begins, and only between equals is it
+        drawn. Both ends find the same, so one of them begins, unless their views differ: then it may be both or none.
         """
-        place = bisect_left(self._roster.places, rank)
-        if all(other != self._place for other, _ in self._roster.schedule.out_edges(place, turn)):
+        edges = self._roster.schedule.out_edges(bisect_left(self._roster.places, rank), turn)
+        if all(other != self._place for other, _ in edges):
             return False
+        if degree is not None and degree != len(edges):
+            return len(edges) < degree
         lower_begins = below(2, turn, min(rank, self._rank), max(rank, self._rank))
         return bool(lower_begins) == (rank < self._rank)
 

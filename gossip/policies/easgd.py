@@ -3,8 +3,15 @@
 Zhang, Choromanska, LeCun, "Deep learning with Elastic Averaging SGD", 2015, arXiv:1412.6651: each worker and the centre
 are drawn to each other, x_i by alpha (c - x_i) and c by alpha (x_i - c). Two peers that swap a fraction alpha of their
 mass do just that: with equal weights z_i becomes (1 - alpha) z_i + alpha z_j, and z_j the reverse. So every link is
-elastic, there is no server, and replicas may stray further from each other than by half for half. On a star it is the
-classic one: the hub is the centre, and, since it is a peer like others, it trains as well.
+elastic, there is no server, and replicas may stray further from each other than by half for half.
+
+On a star it is the classic one. The hub is the centre: leaves begin, each at its own pace, and all whom the hub answers
+at one boundary get alpha of what it held before the first of them. With equal weights that is
+
+    c <- c + alpha sum_i (x_i - c)        x_i <- x_i - alpha (x_i - c)
+
+Since it is a peer like others, the hub trains as well; since nobody waits, a leaf that is late is in the sum of a later
+boundary. If the floor under its weight does not leave alpha for all who ask, the hub gives each as much less.
 
 Use it where replicas should explore on their own, with a small alpha; adpsgd is the same with alpha = 1/2.
 """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hand_swarm import Hand, Turn
 
-from gossip import policies
+from gossip import events, policies
 from gossip.errors import SettingsError
 from topologies import parse
 
@@ -63,9 +63,11 @@ def reference(kind: str, tau: int, alpha: float = 0.0) -> list[list[np.ndarray]]
             for asker, fraction in peer.asks.items():
                 peers[asker].box.append((*peer.give(fraction), -1, 0.0))
             peer.asks = {}
+            held = peer.w
             for _, _, asker, fraction in peer.box:
                 if asker >= 0:
-                    peers[asker].box.append((*peer.give(fraction), -1, 0.0))
+                    peer.w -= fraction * held
+                    peers[asker].box.append((fraction * held, peer.z.copy(), -1, 0.0))
             peer.merge()
             if step % tau:
                 continue
@@ -126,6 +128,59 @@ def test_two_that_swap_alpha_are_drawn_to_each_other_by_it() -> None:
     hand.step(0)
     assert hand.cores[0].mass.values[0] == pytest.approx(0.2)
     assert hand.cores[1].mass.values[0] == pytest.approx(0.8)
+
+
+def test_a_hub_answers_all_of_a_boundary_from_the_mass_before_them() -> None:
+    turn: Turn = {leaf: {0: 0.2} for leaf in (1, 2, 3)}
+    hand = Hand(0.0, 1.0, 2.0, 3.0, turns=[turn], algorithm="easgd:alpha=0.2")
+    for leaf in (1, 2, 3):
+        hand.step(leaf)
+    hand.settle()
+    hand.step(0)
+    hand.settle()
+    for leaf in (1, 2, 3):
+        hand.feed(leaf, events.Merge())
+    assert [core.mass.values[0] for core in hand.cores] == pytest.approx([1.2, 0.8, 1.6, 2.4], abs=1e-15)
+    assert [core.mass.weights[0] for core in hand.cores] == pytest.approx([1.0] * 4, abs=1e-15)
+
+
+def test_on_a_star_it_is_classic_elastic_averaging_in_dense_float64() -> None:
+    """In step: all train, then c <- c + alpha sum (x_i - c) and x_i <- x_i - alpha (x_i - c), with c from before."""
+    alpha, leaves = 0.2, range(1, N)
+    star = parse("star", N)
+    turn: Turn = {rank: dict(star.out_edges(rank, 0)) for rank in range(N)}
+    hand = Hand(*start(), turns=[turn], algorithm=f"easgd:alpha={alpha}")
+    z = start()
+    for step in range(STEPS):
+        z = [one - RATE * gradient(rank, one) for rank, one in enumerate(z)]
+        pulls = [alpha * (z[leaf] - z[0]) for leaf in leaves]
+        z = [z[0] + sum(pulls), *(z[leaf] - pull for leaf, pull in zip(leaves, pulls, strict=True))]
+        hand.now += 1.0
+        for rank, core in enumerate(hand.cores):
+            core.mass.values[:] -= RATE * gradient(rank, core.mass.values)
+        before = hand.total()
+        for rank in (*leaves, 0):  # the hub comes to its boundary when all leaves have been at theirs
+            hand.step(rank)
+            hand.settle()
+        for leaf in leaves:
+            hand.feed(leaf, events.Merge())
+        for core, expected in zip(hand.cores, z, strict=True):
+            np.testing.assert_allclose(core.mass.values, expected, rtol=1e-12, atol=1e-13, err_msg=f"step {step}")
+            assert core.mass.weights[0] == pytest.approx(1.0, abs=1e-13)
+        assert hand.total() == pytest.approx(before, abs=1e-12)
+
+
+def test_a_hub_that_is_asked_for_more_than_it_may_give_cuts_all_answers_alike_and_keeps_the_floor() -> None:
+    turn: Turn = {leaf: {0: 0.5} for leaf in (1, 2)}
+    hand = Hand(0.0, 1.0, 2.0, turns=[turn], algorithm="easgd:alpha=0.4", weight_floor=0.3)
+    for _ in range(2):  # the leaves are faster: each asks twice, and is answered once
+        for leaf in (1, 2):
+            hand.step(leaf)
+            hand.settle()
+    hand.step(0)
+    assert [parcel.weight for parcel in hand.parcels()] == pytest.approx([0.35, 0.35])
+    hand.settle()
+    assert hand.total() == pytest.approx((3.0, 3.0))
 
 
 @pytest.mark.parametrize(

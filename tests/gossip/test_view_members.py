@@ -160,3 +160,12 @@ def test_of_each_pair_that_share_an_edge_both_ways_one_begins_and_each_does_at_t
 
 def test_on_an_edge_that_goes_one_way_its_sender_begins(view: View) -> None:
     assert not any(view.is_asked(7, turn) for turn in range(20))
+
+
+def test_given_degrees_the_leaves_of_a_star_begin_and_equals_draw() -> None:
+    roster = Roster(dict.fromkeys(range(8), 0), lambda n: topologies.get("star", n))
+    hub, leaf = View(0, roster), View(5, roster)
+    for turn in range(20):
+        assert hub.is_asked(5, turn, 7)
+        assert not leaf.is_asked(0, turn, 1)
+    assert {hub.is_asked(5, turn, 1) for turn in range(20)} == {False, True}
