@@ -19,7 +19,7 @@ Use it where replicas should explore on their own, with a small alpha; adpsgd is
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy
+from gossip.policies.policy import Policy, planned_edges
 from topologies import Schedule
 
 __all__ = ["EASGD"]
@@ -42,9 +42,9 @@ class EASGD(Policy):
     def check(self, schedule: Schedule) -> None:
         """Refuse more neighbours at a time than there are fractions for."""
         alpha = self.fraction or 0.0
-        for step in range(min(schedule.period or 8, 64)):
-            for rank in range(min(schedule.n, 256)):
-                degree = len(schedule.out_edges(rank, step))
+        for step, edges in planned_edges(schedule):
+            for rank, neighbours in edges.items():
+                degree = len(neighbours)
                 if degree * alpha >= 1:
                     raise SettingsError(
                         f"easgd: rank {rank} has {degree} neighbours in step {step} of {schedule.name} and would give "

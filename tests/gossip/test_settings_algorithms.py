@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import topologies
@@ -162,6 +164,56 @@ def test_dpsgd_refuses_a_topology_that_is_asymmetric_only_later() -> None:
     schedule = topologies.Schedule("later", 2, topologies.Plan(2, out, lambda rank, step: (1 - rank,)))  # noqa: ARG005
     with pytest.raises(SettingsError, match=r"in step 1 of later rank 0 sends 0\.5 to 1 and gets 0\.25"):
         policies.get("dpsgd").check(schedule)
+
+
+@pytest.mark.parametrize("algorithm", ["dpsgd", "choco", "slowmo:differences=true"])
+def test_one_edge_of_a_file_that_goes_one_way_is_found_at_any_rank(algorithm: str, tmp_path: Path) -> None:
+    n, odd = 300, (298, 280)
+    lines = []
+    for rank in range(n):
+        others = [(rank + 1) % n, (rank - 1) % n, *(to for sender, to in [odd] if sender == rank)]
+        lines += [f"{rank} {rank} {1 - 0.25 * len(others)}", *(f"{rank} {other} 0.25" for other in others)]
+    file = tmp_path / "odd.edges"
+    file.write_text("\n".join(lines))
+    with pytest.raises(SettingsError, match=r"rank 298 sends 0\.25 to 280 and gets 0;"):
+        policies.parse(algorithm).check(topologies.parse(f"@{file}", n))
+
+
+def _odd_one_out(edges: tuple[tuple[int, float], ...]) -> topologies.Schedule:
+    """Return a schedule of pairs that swap halves, but for rank 298 in step 70 of 80."""
+
+    def out(rank: int, step: int) -> tuple[tuple[int, float], ...]:
+        return edges if (rank, step) == (298, 70) else ((rank ^ 1, 0.5),)
+
+    return topologies.Schedule("late", 300, topologies.Plan(80, out, lambda rank, step: (rank ^ 1,)))  # noqa: ARG005
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "edges", "said"),
+    [
+        ("dpsgd", ((299, 0.25),), r"in step 70 of late rank 298 sends 0\.25 to 299 and gets 0\.5"),
+        ("noloco", ((297, 0.5),), "in step 70 of late rank 298 sends 0.5 to 297, which is no such pair"),
+        ("easgd:alpha=0.4", ((1, 0.2), (2, 0.2), (299, 0.2)), "rank 298 has 3 neighbours in step 70 of late"),
+    ],
+)
+def test_every_rank_of_every_step_of_a_period_is_looked_at(
+    algorithm: str, edges: tuple[tuple[int, float], ...], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        policies.parse(algorithm).check(_odd_one_out(edges))
+
+
+def test_of_a_schedule_that_is_too_large_as_many_ranks_are_looked_at_as_can_be_afforded() -> None:
+    asked: set[int] = set()
+
+    def out(rank: int, step: int) -> tuple[tuple[int, float], ...]:  # noqa: ARG001
+        asked.add(rank)
+        return ((rank ^ 1, 0.5),)
+
+    schedule = topologies.Schedule("vast", 10**12, topologies.Plan(1, out, lambda rank, step: (rank ^ 1,)))  # noqa: ARG005
+    for algorithm in ("dpsgd", "noloco", "easgd"):
+        policies.get(algorithm).check(schedule)
+    assert asked == set(range(500_000))
 
 
 @pytest.mark.parametrize("name", ["base", "bidirectional-ring", "random-matching", "hypercube"])
