@@ -80,9 +80,12 @@ def check_codec(text: str, policy: Policy | None = None) -> None:
             instead = f"{policy.name} with differences=true, on a fixed symmetric topology; or {instead}"
         elif policy is not None and policy.outer is not None:
             instead = f"slowmo:differences=true on a fixed symmetric topology; or {instead}"
+        others = "allreduce, or choco on a fixed symmetric topology"
+        if not codec.quantises and (policy is None or not policy.pairwise):
+            others += f"; or say {PAIRS} with adpsgd"
         raise SettingsError(
             f"{codec.name} cannot carry mass: most of it would not arrive, or too coarsely; it is for gradients and "
-            f"differences. Use {instead}"
+            f"differences. Use {instead}; or, for {codec.name}, {others}"
         )
 
 

@@ -24,7 +24,7 @@ from launch.options import Options
 from launch.plan import Plan, Seat, program
 from launch.ports import check_ports
 from launch.run_place import used
-from launch.terminal import output
+from launch.terminal import output, warn
 from launch.toml import to_toml
 
 __all__ = ["launch", "planned"]
@@ -33,6 +33,7 @@ __all__ = ["launch", "planned"]
 def launch(options: Options, *, dry_run: bool = False) -> int:
     """Check, start and watch; return the exit code."""
     plan, faults = planned(options)
+    warn(plan.warning)
     console = output()
     if dry_run:
         for line in plan.lines():
@@ -102,6 +103,7 @@ def planned(options: Options) -> tuple[Plan, Faults]:
         restarts=options.restart,
         spread=not all(seat.host.is_local for seat in seats),
         insecure=options.insecure,
+        warning=policy.warning,
     )
     return plan, faults
 

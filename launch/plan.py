@@ -42,6 +42,8 @@ class Plan:
     insecure: bool = False
     #: Peers of the swarm that is joined, when it started; 0: the seats are all there are.
     swarm: int = 0
+    #: What users should hear before they rely on it, if there is anything.
+    warning: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""Output for people: tables and text on stdout, progress on stderr."""
+"""Output for people: tables and text on stdout, progress and warnings on stderr."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-__all__ = ["PIPED_WIDTH", "measured", "output", "waiting", "watched"]
+__all__ = ["PIPED_WIDTH", "measured", "output", "waiting", "warn", "watched"]
 
 Item = TypeVar("Item")
 
@@ -35,6 +35,12 @@ def output() -> Console:
     """Return the console on stdout: as wide as the terminal, or wide and without escape codes when piped."""
     terminal = sys.stdout.isatty()
     return _Output(force_terminal=terminal, width=None if terminal else PIPED_WIDTH, highlight=False, markup=False)
+
+
+def warn(sentence: str) -> None:
+    """Print a line on stderr, if there is anything to say."""
+    if sentence:
+        print(f"gossip: warning: {sentence}", file=sys.stderr, flush=True)
 
 
 def watched(items: Sequence[Item], what: str) -> Iterator[Item]:

@@ -172,6 +172,28 @@ def test_what_cannot_carry_mass_is_refused_with_what_can(name: str) -> None:
         Hand(random(0), random(1), turns=[ONE_WAY], compress=name)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "codec", "said"),
+    [
+        (
+            "osgp",
+            "topk",
+            "; or, for topk, allreduce, or choco on a fixed symmetric topology; or say topk-pair with adpsgd",
+        ),
+        ("osgp", "sign", "none or auto; or, for sign, allreduce, or choco on a fixed symmetric topology"),
+        ("adpsgd", "topk", "Use topk-pair, with which adpsgd averages the values that changed most; or bf16, "),
+        ("adpsgd", "topk", "none or auto; or, for topk, allreduce, or choco on a fixed symmetric topology"),
+        ("local", "topk", "Use local with differences=true, on a fixed symmetric topology; or bf16, "),
+    ],
+)
+def test_what_cannot_carry_mass_is_refused_with_the_algorithms_that_need_not(
+    algorithm: str, codec: str, said: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        check_codec(codec, parse(algorithm))
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize("algorithm", [None, "sgp", "adpsgd", "choco", "allreduce"])
 @pytest.mark.parametrize("text", ["auto:x=1", "auto:", "auto:int8"])
 def test_auto_takes_no_parameters(text: str, algorithm: str | None) -> None:

@@ -8,6 +8,7 @@ import pytest
 from commands import Capture, failure, said
 
 from gossip import codecs
+from launch import cli
 
 SCRIPT = str(Path(__file__).parents[1] / "peers" / "peer_script.py")
 
@@ -46,6 +47,15 @@ def test_stragglers_and_faults_are_fine(capsys: Capture, tmp_path: Path) -> None
     assert said(capsys, "launch", "--dry-run", "--algorithm", "allreduce:plan=tree", *arguments, SCRIPT)
     error = failure(capsys, "launch", "-n", "2", "--dry-run", "--algorithm", "allreduce:plan=star", SCRIPT)
     assert error == "allreduce: plan is one of auto, halving, ring, tree, not 'star'\n"
+
+
+def test_that_there_is_a_centre_is_said_before_anything_starts(capsys: Capture, tmp_path: Path) -> None:
+    arguments = ["-n", "2", "--algorithm", "parameter-server", "--run-dir", str(tmp_path / "run")]
+    assert cli.main(["launch", "--dry-run", *arguments, SCRIPT]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("2 peers run: ")
+    assert err.startswith("gossip: warning: parameter-server has a centre: rank 0 holds the model")
+    assert err.count("\n") == 1
 
 
 def test_there_is_no_mass_to_simulate(capsys: Capture) -> None:
