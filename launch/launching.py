@@ -103,7 +103,7 @@ def planned(options: Options) -> tuple[Plan, Faults]:
         restarts=options.restart,
         spread=not all(seat.host.is_local for seat in seats),
         insecure=options.insecure,
-        warning=policy.warning,
+        warning=policy.notice(schedule),
     )
     return plan, faults
 

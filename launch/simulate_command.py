@@ -112,13 +112,17 @@ def run(args: argparse.Namespace) -> int:
     """Simulate and report."""
     if args.plot is not None:
         check_plot(args.plot)
+    import topologies
+    from gossip import policies
     from gossip.simulation import simulate
-    from launch.terminal import measured
+    from launch.terminal import measured, warn
 
     scenario = _scenario(args)
     with measured("simulating") as progress:
         # Each core's own checks double the time; the books of the whole swarm are always checked.
         result = simulate(scenario, check_every_event=False, progress=progress)
+    schedule = topologies.parse(scenario.topology, scenario.peers, seed=scenario.seed)
+    warn(policies.parse(scenario.algorithm).notice(schedule))  # not before: a mistake is told in one line
     if args.json:
         print(json.dumps(result.to_json(), indent=2))
     else:

@@ -93,6 +93,16 @@ class Policy:
         if self.differences:
             _require_fixed(f"{self.name} with differences" if self.may_differ else self.name, schedule)
 
+    def notice(self, schedule: Schedule) -> str:
+        """Return what users should hear before they rely on it with a schedule that suits, if there is anything."""
+        if self.pairwise and _goes_one_way(schedule):
+            return (
+                f"edges of {schedule.name} go one way, so under {self.name} a peer begins and answers in every turn, "
+                "for up to twice the bytes of pairs; random-matching, or one-peer-hypercube for 2, 4, 8, ... peers, "
+                "suits better"
+            )
+        return self.warning
+
     def awaited(self, turn: int) -> int | None:
         """Return the turn whose parcels must be there, or waited for, once ``turn`` has been pushed."""
         if self.lag is None or turn < self.lag:
@@ -123,6 +133,16 @@ def planned_edges(schedule: Schedule) -> Iterator[tuple[int, dict[int, dict[int,
         yield step, edges
         if left <= 0:
             return
+
+
+def _goes_one_way(schedule: Schedule) -> bool:
+    """Whether some edge has none back in its step."""
+    return any(
+        rank not in edges.get(other, [rank])
+        for _, edges in planned_edges(schedule)
+        for rank, neighbours in edges.items()
+        for other in neighbours
+    )
 
 
 def require_pairs(policy: str, schedule: Schedule) -> None:

@@ -28,6 +28,34 @@ def test_it_can_be_planned(algorithm: str, capsys: Capture, tmp_path: Path) -> N
     assert said(capsys, "launch", "--dry-run", *arguments, SCRIPT)
 
 
+@pytest.mark.parametrize("algorithm", ["adpsgd", "easgd:alpha=0.1"])
+def test_that_edges_go_one_way_is_said_with_what_suits_better(algorithm: str, capsys: Capture, tmp_path: Path) -> None:
+    name = algorithm.partition(":")[0]
+    launched = ["launch", "-n", "4", "--dry-run", "--run-dir", str(tmp_path / "run")]
+    simulated = ["simulate", "--peers", "4", "--steps", "5"]
+    for topology in ("ring", "one-peer-exponential"):
+        for command, rest in ((launched, [SCRIPT]), (simulated, [])):
+            assert cli.main([*command, "--topology", topology, "--algorithm", algorithm, *rest]) == 0
+            err = capsys.readouterr().err
+            assert err.startswith(
+                f"gossip: warning: edges of {topology} go one way, so under {name} a peer begins and "
+            )
+            assert "random-matching, or one-peer-hypercube for 2, 4, 8, ... peers, suits better" in err
+            assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "topology"),
+    [("adpsgd", "random-matching"), ("easgd:alpha=0.1", "star"), ("adpsgd", "one-peer-hypercube"), ("osgp", "ring")],
+)
+def test_where_edges_go_both_ways_or_nobody_answers_nothing_is_said(
+    algorithm: str, topology: str, capsys: Capture, tmp_path: Path
+) -> None:
+    how = ["--topology", topology, "--algorithm", algorithm]
+    assert said(capsys, "launch", "-n", "4", "--dry-run", "--run-dir", str(tmp_path / "run"), *how, SCRIPT)
+    assert said(capsys, "simulate", "--peers", "4", "--steps", "5", *how)
+
+
 @pytest.mark.parametrize("algorithm", ["sgp", "osgp", "gossip-pull", "allreduce", "parameter-server"])
 def test_where_nobody_averages_in_pairs_it_is_refused_before_anything_starts(algorithm: str, capsys: Capture) -> None:
     wrong = ["--algorithm", algorithm, "--compress", "topk-pair"]
