@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import SHORT
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -50,3 +52,11 @@ def test_an_error_is_shown_in_full_and_the_next_call_tries_again(clone: Path) ->
     assert "Setting up .venv failed; what pip said stands above" in failed.stderr
     assert "Collecting" not in make(clone, 0).stdout
     assert (clone / ".venv" / ".ready").exists()
+
+
+def test_make_bench_runs_what_the_readme_and_the_help_say() -> None:
+    help_line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("bench:"))
+    names = "planning, codecs, simulator, engine"
+    assert ", ".join(SHORT) == names
+    assert help_line.endswith(f": {names}")
+    assert f"with their bars: {names};" in (ROOT / "README.md").read_text()
