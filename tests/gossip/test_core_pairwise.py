@@ -69,6 +69,7 @@ def test_several_who_ask_are_all_answered() -> None:
     hand.tell(1, parcel(origin=2, to=1, weight=0.5, ask=0.2))
     hand.step(1)
     assert [p.destination.rank for p in hand.parcels()] == [0, 2]
+    assert [p.weight for p in hand.parcels()] == pytest.approx([0.5, 0.1]), "each of what the one before left"
     assert all(p.values.tolist() == [4.0] for p in hand.parcels())
     assert hand.cores[1].mass.weights[0] + sum(p.weight for p in hand.parcels()) == pytest.approx(2.0)
 

@@ -170,6 +170,23 @@ def test_on_a_star_it_is_classic_elastic_averaging_in_dense_float64() -> None:
         assert hand.total() == pytest.approx(before, abs=1e-12)
 
 
+def test_what_rounding_takes_off_several_answers_stays_with_the_hub() -> None:
+    turn: Turn = {leaf: {0: 0.2} for leaf in range(1, N)}
+    hand = Hand(*start(), turns=[turn], algorithm="easgd:alpha=0.2", compress="int8")
+    before = hand.total()
+    for leaf in range(1, N):
+        hand.step(leaf)
+    hand.settle()
+    held = hand.cores[0].mass.values.copy()
+    hand.step(0)
+    answers = hand.parcels()
+    assert len(answers) == N - 1
+    assert all(np.array_equal(answer.values, answers[0].values) for answer in answers), "all of the same boundary"
+    assert not np.array_equal(answers[0].values, held)
+    hand.settle()
+    assert hand.total() == pytest.approx(before, abs=1e-12)
+
+
 def test_a_hub_that_is_asked_for_more_than_it_may_give_cuts_all_answers_alike_and_keeps_the_floor() -> None:
     turn: Turn = {leaf: {0: 0.5} for leaf in (1, 2)}
     hand = Hand(0.0, 1.0, 2.0, turns=[turn], algorithm="easgd:alpha=0.4", weight_floor=0.3)
