@@ -1,8 +1,9 @@
 """How large a replica's shards may be, so that a share of them per step is what it says.
 
 A model that is one shard cannot push a quarter of it. Shards are therefore cut so small that there are at least as many
-as the share's denominator: 4 for a quarter, 5 for 40%. `AUTO` may choose a sixteenth, `LEAST`, which takes 16 times as
-many; but it cuts nothing smaller than what takes longer than a message without any bytes, for that saves no time.
+as the share's denominator: 4 for a quarter, 5 for 40%. `AUTO` may choose as little as a sixteenth, `LEAST`, and so cuts
+into 16, but nothing that is small: messages take their time however few bytes they have, so that many small ones are
+slower, and to leave some out saves little.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from gossip.coding import AUTO, LEAST
 
 __all__ = ["shard_limit"]
 
-#: Bytes of a shard where only a share of them is pushed per step: a model of many is pushed in even portions.
+#: Bytes of a shard where only a share of them is pushed per step: a model of many is pushed in even portions. `AUTO`
+#: cuts no finer.
 _FINE = 1 << 20
 #: Shares are met with as many shards as this, or with 1 / share if that is more.
 _DENOMINATOR = 16
-#: Bytes of a shard that `AUTO` does not cut: as int8, about what 100 Mbit/s carry in the latency of a network.
-_SMALL = 64 << 10
 
 
 def shard_limit(total: int, share: float, most: int, compress: str = "none") -> int:
@@ -31,15 +31,10 @@ def shard_limit(total: int, share: float, most: int, compress: str = "none") -> 
         most: the limit for other reasons.
         compress: the codec of parcels, or `AUTO`.
     """
-    if share != 1:
-        most = min(most, _FINE)
-    elif compress != AUTO:
-        return most
+    if share == 1:
+        return most if compress != AUTO else min(most, max(_FINE, _portion(total, round(1 / LEAST))))
     least = Fraction(share).limit_denominator(max(_DENOMINATOR, math.ceil(1 / share))).denominator
-    limit = _portion(total, least)
-    if compress == AUTO:
-        limit = min(limit, max(_SMALL, _portion(total, least * round(1 / LEAST))))
-    return min(most, limit)
+    return min(most, _FINE, _portion(total, least))
 
 
 def _portion(total: int, pieces: int) -> int:

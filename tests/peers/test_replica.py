@@ -232,9 +232,8 @@ def test_a_share_finds_as_many_shards_as_it_needs(share: float, shards: int) -> 
 @pytest.mark.parametrize(
     ("width", "share", "shards"),
     [
-        (1024, 1.0, 16),
-        (1024, 0.5, 32),
-        (256, 1.0, 5),  # of 64 KiB at most: less takes as long
+        (2048, 1.0, 16),
+        (1024, 1.0, 5),  # of 1 MiB at most
         (64, 1.0, 1),
         (64, 0.25, 4),  # which somebody asked for
     ],
