@@ -180,7 +180,11 @@ class Coding:
         if self.share == self.most:
             return False
         shards = self._layout.shards
-        return (shard - below(shards, *keys)) % shards >= max(1, round(self.share / self.most * shards))
+        return (shard - below(shards, *keys)) % shards >= self._pushed(self.share)
+
+    def _pushed(self, share: float) -> int:
+        """Return how many of the shards are not left out, were all of them to take their turn."""
+        return max(1, round(share / self.most * self._layout.shards))
 
     def nbytes(self, shard: int) -> int:
         """Return how many bytes a parcel of the shard has."""
@@ -239,10 +243,10 @@ class Coding:
                 return name, self.most
         affordable = room / self._seconds(_LADDER[-1], rate, pushes)
         # By halves, or it would change with every look; and of whole shards, so that what is said is done.
-        pushed, share = self._layout.shards, self.most
-        while pushed > 1 and share > affordable * (_AMPLE if share > self.share else 1) and share > LEAST:
-            pushed //= 2
-            share = self.most * (pushed / self._layout.shards)
+        half = share = self.most
+        while share > affordable * (_AMPLE if share > self.share else 1) and half > LEAST:
+            half /= 2
+            share = self.most * (self._pushed(half) / self._layout.shards)
         return _LADDER[-1], share
 
     def _seconds(self, name: str, rate: float, pushes: int) -> float:

@@ -271,7 +271,8 @@ def test_auto_takes_the_heaviest_that_the_link_carries_and_stays_with_it(rate: f
 
 
 @pytest.mark.parametrize(
-    ("shards", "chosen"), [(1, "int8"), (2, "int8, 50%"), (3, "int8, 33%"), (8, "int8, 12%"), (200, "int8, 6%")]
+    ("shards", "chosen"),
+    [(1, "int8"), (2, "int8, 50%"), (3, "int8, 33%"), (8, "int8, 12%"), (24, "int8, 8%"), (200, "int8, 6%")],
 )
 def test_auto_leaves_out_whole_shards_and_says_how_much_that_is(shards: int, chosen: str) -> None:
     link = Link(1e4, 0.5, shards=shards)
