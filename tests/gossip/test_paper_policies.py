@@ -1,4 +1,7 @@
-"""gossip-push, gossip-pull and easgd against their rules in dense float64, on quadratics; and what they refuse."""
+"""Those who do not wait for this turn's parcels against their rules in dense float64, on quadratics.
+
+That is osgp, adpsgd, easgd, gossip-push and gossip-pull; and what the last three refuse.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hand_swarm import Hand, Turn
+from hand_swarm import Hand, Turn, only
 
 from gossip import events, policies
 from gossip.errors import SettingsError
+from gossip.messages import Ack, Parcel
 from topologies import parse
 
 N, SIZE, STEPS, RATE = 4, 5, 50, 0.05
@@ -18,6 +22,18 @@ N, SIZE, STEPS, RATE = 4, 5, 50, 0.05
 TURNS: list[Turn] = [
     {0: {1: 0.5}, 1: {2: 0.5}, 2: {3: 0.25}, 3: {0: 0.5}},
     {0: {2: 0.5}, 1: {2: 0.5}, 2: {3: 0.5}, 3: {0: 0.25, 1: 0.25}},
+]
+#: Uneven too, and nobody is pushed to again within three turns: parcels may be on their way for as long.
+LATE: list[Turn] = [
+    {0: {1: 0.5, 2: 0.25}, 1: {2: 0.5}, 2: {3: 0.25}, 3: {0: 0.5}},
+    {1: {3: 0.5}, 2: {0: 0.5}},
+    {0: {3: 0.5}, 1: {0: 0.25}, 2: {1: 0.5}, 3: {2: 0.5}},
+    {3: {1: 0.5}},
+]
+#: Edges that go both ways: one of each two is drawn to begin.
+PAIRS: list[Turn] = [
+    {0: {1: 0.5}, 1: {0: 0.5}, 2: {3: 0.5}, 3: {2: 0.5}},
+    {0: {2: 0.5}, 2: {0: 0.5}, 1: {3: 0.5}, 3: {1: 0.5}},
 ]
 
 
@@ -52,8 +68,11 @@ class Dense:
         self.box = []
 
 
-def reference(kind: str, tau: int, alpha: float = 0.0) -> list[list[np.ndarray]]:
-    """Let the peers step one after the other, each letter arriving before the next one steps."""
+def reference(hand: Hand, turns: list[Turn], kind: str, tau: int, alpha: float = 0.0) -> list[list[np.ndarray]]:
+    """Let the peers step one after the other, each letter arriving before the next one steps.
+
+    The swarm is only asked who of two begins.
+    """
     peers = [Dense(z) for z in start()]
     trace = []
     for step in range(1, STEPS + 1):
@@ -71,34 +90,41 @@ def reference(kind: str, tau: int, alpha: float = 0.0) -> list[list[np.ndarray]]
             peer.merge()
             if step % tau:
                 continue
-            edges = TURNS[(step // tau - 1) % len(TURNS)].get(rank, {})
+            turn = step // tau - 1
             held = peer.w
-            for other, part in edges.items():
+            for other, part in turns[turn % len(turns)].get(rank, {}).items():
+                if kind == "pairwise" and hand.cores[rank].view.is_asked(other, turn):
+                    continue
                 fraction = alpha or part
                 if kind == "gossip-pull":
                     peers[other].asks[rank] = fraction
                     continue
                 peer.w -= fraction * held
-                asker = rank if kind == "easgd" else -1
+                asker = rank if kind == "pairwise" else -1
                 peers[other].box.append((fraction * held, peer.z.copy(), asker, fraction))
         trace.append([peer.z.copy() for peer in peers])
     return trace
 
 
 @pytest.mark.parametrize(
-    ("kind", "algorithm", "tau", "alpha"),
+    ("kind", "algorithm", "turns", "tau", "alpha"),
     [
-        ("gossip-push", "gossip-push", 1, 0.0),
-        ("gossip-push", "gossip-push:tau=3", 3, 0.0),
-        ("gossip-pull", "gossip-pull", 1, 0.0),
-        ("gossip-pull", "gossip-pull:tau=2", 2, 0.0),
-        ("easgd", "easgd:alpha=0.25", 1, 0.25),
-        ("easgd", "easgd:alpha=0.1,tau=2", 2, 0.1),
+        ("gossip-push", "gossip-push", TURNS, 1, 0.0),
+        ("gossip-push", "gossip-push:tau=3", TURNS, 3, 0.0),
+        ("gossip-pull", "gossip-pull", TURNS, 1, 0.0),
+        ("gossip-pull", "gossip-pull:tau=2", TURNS, 2, 0.0),
+        ("pairwise", "easgd:alpha=0.25", TURNS, 1, 0.25),
+        ("pairwise", "easgd:alpha=0.1,tau=2", TURNS, 2, 0.1),
+        ("pairwise", "easgd:alpha=0.1", PAIRS, 1, 0.1),
+        ("pairwise", "adpsgd", TURNS, 1, 0.0),
+        ("pairwise", "adpsgd", PAIRS, 1, 0.0),
     ],
 )
-def test_each_is_its_rule_in_dense_float64(kind: str, algorithm: str, tau: int, alpha: float) -> None:
-    hand = Hand(*start(), turns=TURNS, algorithm=algorithm, weight_floor=0.0, weight_cap=1e5)
-    for step, expected in enumerate(reference(kind, tau, alpha)):
+def test_each_is_its_rule_in_dense_float64(
+    kind: str, algorithm: str, turns: list[Turn], tau: int, alpha: float
+) -> None:
+    hand = Hand(*start(), turns=turns, algorithm=algorithm, weight_floor=0.0, weight_cap=1e5)
+    for step, expected in enumerate(reference(hand, turns, kind, tau, alpha)):
         hand.now += 1.0
         for rank, core in enumerate(hand.cores):
             core.mass.values[:] -= RATE * gradient(rank, core.mass.values)
@@ -108,6 +134,49 @@ def test_each_is_its_rule_in_dense_float64(kind: str, algorithm: str, tau: int, 
             np.testing.assert_allclose(core.mass.values, z, rtol=1e-9, atol=1e-11, err_msg=f"step {step}")
     total = sum(core.mass.weights[0] + core.inbox.weight(0) for core in hand.cores)
     assert total == pytest.approx(N, abs=1e-12)
+
+
+def overlapped(tau: int) -> list[list[np.ndarray]]:
+    """Return each step's values of overlapped push-sum: what was pushed at turn t is merged at turn t + tau."""
+    peers = [Dense(z) for z in start()]
+    on_its_way: list[list[tuple[int, float, np.ndarray]]] = []
+    trace = []
+    for turn in range(STEPS):
+        pushed = []
+        for rank, peer in enumerate(peers):
+            peer.z = peer.z - RATE * gradient(rank, peer.z)
+            held = peer.w
+            for other, part in LATE[turn % len(LATE)].get(rank, {}).items():
+                pushed.append((other, part * held, peer.z))
+                peer.w -= part * held
+        on_its_way.append(pushed)
+        for other, weight, values in on_its_way.pop(0) if turn >= tau else ():
+            peers[other].box.append((weight, values, -1, 0.0))
+        for peer in peers:
+            peer.merge()
+        trace.append([peer.z for peer in peers])
+    return trace
+
+
+@pytest.mark.parametrize("tau", [1, 2, 3])
+def test_osgp_trains_on_while_parcels_travel_and_waits_for_those_that_are_late(tau: int) -> None:
+    """Every parcel takes as long as it may: it comes when its receiver has pushed tau turns more, and waits for it."""
+    hand = Hand(*start(), turns=LATE, algorithm=f"osgp:tau={tau}", weight_floor=0.0, weight_cap=1e5)
+    for turn, expected in enumerate(overlapped(tau)):
+        hand.now += 1.0
+        proceeds = []
+        for rank, core in enumerate(hand.cores):
+            core.mass.values[:] -= RATE * gradient(rank, core.mass.values)
+            proceeds += [rank for _ in only(hand.step(rank), events.Proceed)]
+        waited_for = [to for edges in LATE[(turn - tau) % len(LATE)].values() for to in edges] if turn >= tau else []
+        assert set(proceeds) == set(range(N)) - set(waited_for), f"turn {turn}"
+        for _ in [parcel for parcel in hand.parcels() if parcel.turn == turn - tau]:
+            hand.deliver(Parcel)  # the oldest
+            hand.deliver(Ack)
+        for core, z in zip(hand.cores, expected, strict=True):
+            np.testing.assert_allclose(core.mass.values, z, rtol=1e-9, atol=1e-11, err_msg=f"turn {turn}")
+    weight, _ = hand.total()
+    assert weight == pytest.approx(N, abs=1e-12)
 
 
 def test_a_pull_that_is_lost_costs_nothing() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from swarms import LONGEST, Meeting, swarm, together
-from test_gradient_averaging import SIZE, attached, descend, problem, quick
+from test_gradient_averaging import RATE, SIZE, STEPS, attached, descend, problem, quick
 
 from gossip import presets
 from peers import Peer
@@ -33,6 +33,33 @@ def test_peers_train_one_model_and_end_with_the_same_bits() -> None:
     assert len(set(results)) == 1
     found = torch.from_numpy(np.frombuffer(results[0][1]).copy())
     assert (a @ found - b).square().sum() < 0.2 * b.square().sum()
+
+
+def test_moves_in_an_uneven_order_equal_the_dense_reference() -> None:
+    """Each gradient is as old as the moves that others made since, and momentum is each one's own."""
+    order = np.random.default_rng(0).permutation([0] * STEPS + [1] * STEPS + [2] * STEPS).tolist()
+    moved = threading.Barrier(3)
+
+    def body(peer: Peer) -> np.ndarray:
+        model, optimizer = attached(peer, float(peer.rank))
+        trace = []
+        for rank in order:
+            if rank == peer.rank:
+                descend(peer, model, optimizer)
+                trace.append(model.at.detach().numpy().copy())
+            moved.wait(LONGEST)
+        return np.stack(trace)
+
+    found = swarm(3, body, presets.preset("loopback"), algorithm="parameter-server")
+    centre = np.zeros(SIZE)
+    z, v = [centre] * 3, [np.zeros(SIZE)] * 3
+    expected: list[list[np.ndarray]] = [[], [], []]
+    for rank in order:
+        a, b = (one.numpy() for one in problem(rank))
+        v[rank] = 0.9 * v[rank] + 0.1 * a.T @ (a @ z[rank] - b)
+        z[rank] = centre = centre - RATE * v[rank]
+        expected[rank].append(centre)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_moves_of_all_add_up() -> None:
