@@ -7,7 +7,7 @@ import torch
 from gossip.policies import Policy
 from peers.global_direction import GlobalDirection
 from peers.method import Method
-from peers.momentum import Buffers, MixedMomentum, require_momentum, zeros_for
+from peers.momentum import Buffers, MixedMomentum, refuse_momentum, require_momentum, zeros_for
 from peers.outer import OuterMomentum
 from peers.quasi_global import QuasiGlobal
 from peers.replica import Replica
@@ -26,6 +26,8 @@ def fit(
     """Make the model a replica, and return it with what the policy does to it."""
     if policy.momentum != "own":
         require_momentum(policy.momentum, optimizer)
+    if policy.correction:
+        refuse_momentum(policy.correction, optimizer)
     if policy.momentum == "mixed":
         zeros = zeros_for(model, optimizer)
         also = {f"momentum of {name}": buffer for name, (_, buffer) in zeros.items()}

@@ -18,7 +18,7 @@ import torch
 from gossip.errors import SettingsError
 from peers.method import Method
 
-__all__ = ["Buffers", "MixedMomentum", "require_momentum", "zeros_for"]
+__all__ = ["Buffers", "MixedMomentum", "refuse_momentum", "require_momentum", "zeros_for"]
 
 _KEY = "momentum_buffer"
 
@@ -35,6 +35,19 @@ def require_momentum(option: str, optimizer: torch.optim.Optimizer) -> None:
             raise SettingsError(f"momentum={option} needs an SGD with momentum, such as 0.9; or use momentum=own")
         if group["dampening"]:
             raise SettingsError(f"momentum={option} needs an SGD without dampening; or use momentum=own")
+
+
+def refuse_momentum(correction: float, optimizer: torch.optim.Optimizer) -> None:
+    """Raise if the optimizer has momentum of its own, where momentum correction has applied it to gradients already."""
+    for group in optimizer.param_groups:
+        momentum = group.get("momentum") or next(iter(group.get("betas", ())), 0.0)
+        if momentum:
+            name = type(optimizer).__name__
+            none = "momentum=0" if "momentum" in group else f"betas=(0, {float(group['betas'][1]):g})"
+            raise SettingsError(
+                f"allreduce:correction={correction:g} applies momentum to gradients before any is left out, and {name} "
+                f"would apply {float(momentum):g} once more: give it {none}, or leave correction out"
+            )
 
 
 class Buffers:

@@ -36,7 +36,7 @@ def check_settings(policy: Policy, share: float, compress: str) -> None:
 
 def _residuals(policy: Policy, compress: str) -> Residuals | None:
     """Return what the codec that gradients go through needs; None: they go as they are."""
-    correction, plan = getattr(policy, "correction", 0.0), getattr(policy, "plan", "auto")
+    correction, plan = policy.correction, getattr(policy, "plan", "auto")
     if compress in _PLAIN:
         if correction:
             raise SettingsError(f"{policy.name}: correction is for sparse codecs: say compress topk, or adacomp")

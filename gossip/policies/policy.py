@@ -67,6 +67,8 @@ class Policy:
     blend = 0.0
     #: What becomes of the optimizer's momentum: own, mixed or quasi-global.
     momentum = "own"
+    #: The momentum that is applied to gradients before a codec leaves any out; 0: none.
+    correction = 0.0
 
     #: What is exchanged instead of mass, if anything: a kind of `gossip.collective`.
     collective = ""

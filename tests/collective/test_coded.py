@@ -78,6 +78,30 @@ def test_what_is_left_out_comes_later_and_training_gets_there(compress: str) -> 
     assert left[True] < left[False] / 2
 
 
+def largest(values: np.ndarray, k: int) -> np.ndarray:
+    return np.where(np.abs(values) >= np.sort(np.abs(values))[-k], values, 0.0)
+
+
+def test_momentum_correction_is_its_formula_in_dense_float64() -> None:
+    """u <- 0.9 u + g, v <- v + u, a quarter of v is sent and both start again there; owners keep what is left."""
+    n, k = 3, 4
+    swarm = Swarm(n, compress="topk:share=25%", correction=0.9, rounds=50, size=48, dtype=np.float64, rate=0.02)
+    swarm.run()
+    swarm.check()
+    x, handed = np.zeros(48), np.zeros(48)
+    u, v = np.zeros((n, 48)), np.zeros((n, 48))
+    for _ in range(50):
+        u = 0.9 * u + x - swarm.targets[:n]
+        v = v + u
+        sent = np.stack([np.concatenate([largest(part, k) for part in np.split(one, n)]) for one in v])
+        u, v = np.where(sent, 0.0, u), v - sent
+        handed = handed + sent.mean(axis=0)
+        moved = np.concatenate([largest(part, k) for part in np.split(handed, n)])
+        handed, x = handed - moved, x - 0.02 * moved
+    np.testing.assert_allclose(swarm.nodes[0].x, x, rtol=1e-9, atol=1e-11)
+    assert error(swarm) < 0.2, "without correction it is 0.37"
+
+
 @pytest.mark.parametrize("compress", ["int8", "topk:share=10%", "terngrad"])
 def test_a_death_at_any_moment_leaves_all_others_with_the_same_averages(compress: str) -> None:
     for seed in range(20):

@@ -19,6 +19,7 @@ from gossip.membership.settings import MembershipSettings
 from gossip.presets import Preset
 from peers import Peer
 from peers.gradients import Gradients
+from peers.optimizers import LARS
 from peers.whole_state import WholeState
 
 SIZE, STEPS, RATE = 5, 50, 0.05
@@ -336,3 +337,47 @@ def test_through_a_codec_replicas_stay_the_same_bits_and_training_gets_there(com
         plain -= RATE * np.mean(gradients, axis=0)
     fallen = loss(np.zeros(SIZE)) - loss(plain)
     assert abs(loss(np.frombuffer(found[0])) - loss(plain)) < 0.05 * fallen
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda ones: torch.optim.SGD(ones, lr=RATE, momentum=0.9),
+            "SGD would apply 0.9 once more: give it momentum=0",
+        ),
+        (lambda ones: LARS(ones, momentum=0.5), "LARS would apply 0.5 once more: give it momentum=0"),
+        (lambda ones: torch.optim.Adam(ones), r"Adam would apply 0.9 once more: give it betas=\(0, 0.999\)"),
+    ],
+)
+def test_correction_is_refused_where_the_optimizer_has_momentum_too(make: Any, said: str) -> None:
+    def body(peer: Peer) -> None:
+        model = Point(np.zeros(SIZE))
+        with pytest.raises(SettingsError, match=f"{said}, or leave correction out"):
+            peer.attach(model, make(model.parameters()))
+        assert peer._engine is None, "before anybody is waited for"
+
+    swarm(1, body, presets.preset("loopback"), algorithm="allreduce:correction=0.9", compress="topk")
+
+
+def test_with_correction_replicas_stay_the_same_bits_and_come_further() -> None:
+    """A tenth of the values is sent, at a rate that is too low without momentum."""
+    targets = np.random.default_rng(0).normal(size=(3, 60))
+
+    def body(peer: Peer) -> bytes:
+        model = Point(np.zeros(60))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        peer.attach(model, optimizer)
+        for _ in range(STEPS):
+            model.at.grad = model.at.detach() - torch.from_numpy(targets[peer.rank])
+            optimizer.step()
+        return model.at.detach().numpy().tobytes()
+
+    left = {}
+    for correction in (0, 0.9):
+        algorithm = f"allreduce:correction={correction}"
+        found = swarm(3, body, presets.preset("loopback"), algorithm=algorithm, compress="topk:share=10%")
+        assert len(set(found)) == 1
+        best = targets.mean(axis=0)
+        left[correction] = np.linalg.norm(np.frombuffer(found[0]) - best) / np.linalg.norm(best)
+    assert left[0.9] < left[0] / 2
