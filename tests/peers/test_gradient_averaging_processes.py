@@ -1,4 +1,4 @@
-"""All-reduce among real processes: launched, and with one that is killed."""
+"""All-reduce and a parameter server among real processes: launched, and with one that is killed."""
 
 from __future__ import annotations
 
@@ -80,3 +80,21 @@ def test_when_one_of_three_is_killed_the_others_form_anew_and_end_well(tmp_path:
     assert one["step"] == other["step"] > 12
     assert one["model"]["0.weight"] == other["model"]["0.weight"]
     assert set(one["seen"]) | set(other["seen"]) == set(range(96)), "what it had left undone was done"
+
+
+def test_when_the_centre_of_a_parameter_server_is_killed_the_other_ends_and_says_why(tmp_path: Path) -> None:
+    logs = [tmp_path / f"log-{rank}" for rank in range(2)]
+    with reserved_ports(2) as ports:
+        options: dict[str, Any] = {
+            "algorithm": "parameter-server",
+            "hosts": [f"127.0.0.1:{port}" for port in ports],
+            "start_timeout": LONGEST,
+            "epochs": 10_000,
+        }
+        with (
+            process(quick(rank=0, kill_at=5, **options), logs[0]) as centre,
+            process(quick(rank=1, **options), logs[1]) as worker,
+        ):
+            finished(centre, logs[0], -signal.SIGKILL)
+            finished(worker, logs[1], 1)
+    assert "the centre, rank 0, is gone, and the model with it" in logs[1].read_text()
