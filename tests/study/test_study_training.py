@@ -105,6 +105,33 @@ def test_the_books_are_exact_whatever_the_network_does(algorithm: str) -> None:
     assert outcome.accuracy > 60
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "topology"),
+    [
+        ("slowmo:h=4", "one-peer-exponential"),
+        ("noloco:h=4", "random-matching"),
+        ("ssd:k=4,warmup=10", "one-peer-exponential"),
+        ("allreduce", "one-peer-exponential"),
+        ("parameter-server", "one-peer-exponential"),
+    ],
+)
+def test_under_loss_and_with_a_straggler_all_train_and_the_books_are_exact(algorithm: str, topology: str) -> None:
+    """Those that do more than mixing, which is all that `gossip simulate` runs."""
+    rate = RATE / N if algorithm == "parameter-server" else RATE
+    run = small(algorithm, topology, rate=rate, jitter=0.3, loss=0.1, delay=(0.001, 0.02), straggler="1=4x")
+    swarm, outcome = trained(run)
+    assert swarm.network.counts.lost > 0
+    assert outcome.book_error < 1e-13
+    assert swarm.accounts.weight == pytest.approx(N * swarm.processes[0].core.mass.layout.shards, abs=1e-9)
+    assert outcome.accuracy > 90
+    assert 0 < outcome.steps[0] < ROUNDS
+    if algorithm == "allreduce":  # which waits for the slowest, and stays the same
+        assert outcome.steps[0] == outcome.steps[1]
+        assert outcome.disagreement == 0
+    else:
+        assert outcome.steps[1] > 1.5 * outcome.steps[0]
+
+
 def test_books_that_do_not_balance_are_seen() -> None:
     swarm, _ = trained(small("sgp", rounds=3))
     core = swarm.processes[2].core
