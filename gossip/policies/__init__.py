@@ -7,6 +7,7 @@ may set.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from gossip.errors import SettingsError
@@ -26,7 +27,7 @@ from gossip.policies.sgp import SGP
 from gossip.policies.slowmo import SlowMo
 from gossip.policies.ssd import SSD
 from topologies.errors import BadParameter
-from topologies.spec import convert, parameters_of, split, suggest
+from topologies.spec import Parameter, convert, parameters_of, split, suggest
 
 __all__ = [
     "ADPSGD",
@@ -86,11 +87,20 @@ def get(name: str, **parameters: Any) -> Policy:
     policy = _ALGORITHMS.get(name)
     if policy is None:
         raise SettingsError(suggest("algorithm", name, _ALGORITHMS))
-    known = {} if policy.__init__ is object.__init__ else parameters_of(name, policy.__init__)
+    known = _parameters(name)
     try:
         return policy(**convert(name, known, parameters))
     except BadParameter as error:
-        raise SettingsError(str(error)) from None
+        others = [one for one in names() if "momentum" in _parameters(one)]
+        unknown = next((key for key in parameters if key not in known), "")
+        hint = f"; algorithms that have it: {', '.join(others)}" if unknown == "momentum" else ""
+        raise SettingsError(f"{error}{hint}") from None
+
+
+def _parameters(name: str) -> Mapping[str, Parameter]:
+    """Return what users may set of an algorithm."""
+    build = _ALGORITHMS[name].__init__
+    return {} if build is object.__init__ else parameters_of(name, build)
 
 
 def parse(text: str) -> Policy:

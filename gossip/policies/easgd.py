@@ -19,7 +19,7 @@ Use it where replicas should explore on their own, with a small alpha; adpsgd is
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy, planned_edges
+from gossip.policies.policy import Policy, momentum_option, planned_edges
 from topologies import Schedule
 
 __all__ = ["EASGD"]
@@ -31,13 +31,14 @@ class EASGD(Policy):
     name = "easgd"
     pairwise = True
 
-    def __init__(self, *, alpha: float = 0.25, tau: int = 1) -> None:
+    def __init__(self, *, alpha: float = 0.25, tau: int = 1, momentum: str = "own") -> None:
         if not 0 < alpha <= 0.5:
             raise SettingsError(f"easgd: alpha is the part of its mass that a peer swaps, up to 0.5, not {alpha}")
         if tau < 1:
             raise SettingsError(f"easgd: tau is the number of steps from one exchange to the next, not {tau}")
         self.fraction = alpha
         self.every = tau
+        self.momentum = momentum_option(self.name, momentum)
 
     def check(self, schedule: Schedule) -> None:
         """Refuse more neighbours at a time than there are fractions for."""

@@ -13,7 +13,7 @@ Use it to compare with the paper; a push needs one message where a pull needs tw
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy
+from gossip.policies.policy import Policy, momentum_option
 
 __all__ = ["GossipPull"]
 
@@ -24,7 +24,8 @@ class GossipPull(Policy):
     name = "gossip-pull"
     pulls = True
 
-    def __init__(self, *, tau: int = 1) -> None:
+    def __init__(self, *, tau: int = 1, momentum: str = "own") -> None:
         if tau < 1:
             raise SettingsError(f"gossip-pull: tau is the number of steps from one pull to the next, not {tau}")
         self.every = tau
+        self.momentum = momentum_option(self.name, momentum)

@@ -12,7 +12,7 @@ traffic at the price of replicas further apart.
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy
+from gossip.policies.policy import Policy, momentum_option
 
 __all__ = ["GossipPush"]
 
@@ -22,7 +22,8 @@ class GossipPush(Policy):
 
     name = "gossip-push"
 
-    def __init__(self, *, tau: int = 1) -> None:
+    def __init__(self, *, tau: int = 1, momentum: str = "own") -> None:
         if tau < 1:
             raise SettingsError(f"gossip-push: tau is the number of steps from one push to the next, not {tau}")
         self.every = tau
+        self.momentum = momentum_option(self.name, momentum)

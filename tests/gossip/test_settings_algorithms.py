@@ -122,6 +122,10 @@ def test_which_are_pairwise() -> None:
         ("sgp:tau=1", "sgp has no parameter 'tau'; its parameters: momentum"),
         ("sgp:momentum=other", "sgp: momentum is own, mixed or quasi-global, not other"),
         ("slowmo:momentum=mixed", "slowmo has no parameter 'momentum'; its parameters: h, beta, alpha"),
+        ("easgd:momentum=other", "easgd: momentum is own, mixed or quasi-global, not other"),
+        ("gossip-push:momentum=mix", "gossip-push: momentum is own, mixed or quasi-global, not mix"),
+        ("gossip-pull:momentum=mix", "gossip-pull: momentum is own, mixed or quasi-global, not mix"),
+        ("choco:h=1,momentum=mixed", "choco has no parameter 'h'; its parameters: gamma"),
         ("osgp:tua=1", "osgp has no parameter 'tua'; its parameters: tau"),
         ("osgp:tau=x", "osgp: tau takes an integer, not 'x'"),
         ("osgp:tau=1.5", "osgp: tau takes an integer, not '1.5'"),
@@ -145,6 +149,15 @@ def test_an_algorithm_that_there_is_not_is_told_with_what_there_is(text: str, sa
     with pytest.raises(SettingsError) as caught:
         policies.parse(text)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["allreduce", "choco", "noloco", "parameter-server", "slowmo", "ssd"])
+def test_who_cannot_have_the_momentum_option_says_who_can(name: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        policies.parse(f"{name}:momentum=quasi-global")
+    listed = str(caught.value).partition("algorithms that have it: ")[2].split(", ")
+    assert listed == ["adpsgd", "dpsgd", "easgd", "gossip-pull", "gossip-push", "local", "osgp", "sgp"]
+    assert all(policies.parse(f"{one}:momentum=quasi-global").momentum == "quasi-global" for one in listed)
 
 
 @pytest.mark.parametrize("name", ["ring", "one-peer-exponential"])

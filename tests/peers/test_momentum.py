@@ -9,7 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lockstep import RATE, SIZE, STEPS, Make, Vectors, assert_same, gradients, heavy, mixing, run, start
+from lockstep import (
+    RATE,
+    SIZE,
+    STEPS,
+    Make,
+    N,
+    Vectors,
+    assert_same,
+    gradient,
+    gradients,
+    heavy,
+    loss_of,
+    mixing,
+    run,
+    start,
+)
 from swarms import LONGEST, Meeting, patient, swarm, together
 
 from gossip import presets
@@ -42,9 +57,14 @@ def plain(option: str, h: int = 1, topology: str = TOPOLOGY) -> np.ndarray:
 
 
 def quasi_global(
-    h: int = 1, rate: Callable[[int], float] | None = None, decay: float = 0.0, *, look_ahead: bool = False
+    h: int = 1,
+    rate: Callable[[int], float] | None = None,
+    decay: float = 0.0,
+    *,
+    look_ahead: bool = False,
+    alone: bool = False,
 ) -> np.ndarray:
-    """Return each step's values of QG-DSGDm, with h local steps between two exchanges."""
+    """Return each step's values of QG-DSGDm, with h local steps between two exchanges; alone: nobody mixes."""
     z, swarm_momentum, turn, trace = start(), np.zeros_like(start()), 0, []
     last, since, m = z.copy(), 0.0, swarm_momentum
     for step in range(1, STEPS + 1):
@@ -54,7 +74,7 @@ def quasi_global(
         z = z - lr * (g + BETA * m if look_ahead else m)
         since += lr
         if step % h == 0:
-            z = mixing(TOPOLOGY, turn) @ z
+            z = z if alone else mixing(TOPOLOGY, turn) @ z
             turn += 1
             swarm_momentum = BETA * swarm_momentum + (1 - BETA) * (last - z) / since
             m, last, since = swarm_momentum, z.copy(), 0.0
@@ -91,12 +111,113 @@ def test_quasi_global_momentum_with_nesterov_and_weight_decay() -> None:
     assert_same(run("sgp:momentum=quasi-global", make=nesterov), quasi_global(decay=0.01, look_ahead=True))
 
 
-@pytest.mark.parametrize("option", ["mixed", "quasi-global"])
-@pytest.mark.parametrize("algorithm", ["osgp", "adpsgd"])
-def test_who_does_not_wait_has_the_options_too(algorithm: str, option: str) -> None:
-    found = run(f"{algorithm}:momentum={option}", make=heavy, steps=30)
-    assert np.isfinite(found).all()
-    assert np.abs(found[-1] - found[-1].mean(axis=0)).max() < 1.0
+@pytest.mark.parametrize("option", ["own", "mixed", "quasi-global"])
+def test_osgp_that_waits_has_the_options_as_sgp_has_them(option: str) -> None:
+    expected = quasi_global() if option == "quasi-global" else plain(option)
+    assert_same(run(f"osgp:tau=0,momentum={option}", make=heavy), expected)
+
+
+def in_turn(pairwise: bool, option: str, fraction: float, every: int) -> np.ndarray:
+    """Return each step's values of peers in a ring that step one after the other; what is sent comes at once."""
+    z, m, w = start(), np.zeros_like(start()), np.ones(N)
+    last, swarm_momentum = z.copy(), np.zeros_like(z)
+    boxes: list[list[tuple[int | None, float, np.ndarray, np.ndarray]]] = [[] for _ in range(N)]
+    trace = []
+
+    def give(rank: int, to: int, asker: int | None) -> None:
+        weight = fraction * w[rank]
+        w[rank] -= weight
+        boxes[to].append((asker, weight, z[rank].copy(), m[rank].copy()))
+
+    for step in range(1, STEPS + 1):
+        for rank in range(N):
+            g = gradient(rank, z[rank])
+            box, boxes[rank] = boxes[rank], []
+            for asker in [asker for asker, *_ in box if asker is not None]:
+                give(rank, asker, None)  # of what was held before anything is merged
+            for _, weight, values, buffer in box:
+                z[rank] = (w[rank] * z[rank] + weight * values) / (w[rank] + weight)
+                if option == "mixed":
+                    m[rank] = (w[rank] * m[rank] + weight * buffer) / (w[rank] + weight)
+                w[rank] += weight
+            m[rank] = BETA * m[rank] + g
+            z[rank] = z[rank] - RATE * m[rank]
+            if step % every == 0:
+                give(rank, (rank + 1) % N, rank if pairwise else None)
+                if option == "quasi-global":
+                    d = (last[rank] - z[rank]) / (every * RATE)
+                    m[rank] = swarm_momentum[rank] = BETA * swarm_momentum[rank] + (1 - BETA) * d
+                    last[rank] = z[rank]
+        trace.append(z.copy())
+    return np.stack(trace)
+
+
+@pytest.mark.parametrize("option", ["own", "mixed", "quasi-global"])
+@pytest.mark.parametrize(
+    ("algorithm", "pairwise", "fraction", "every"),
+    [("gossip-push", False, 0.5, 1), ("adpsgd", True, 0.5, 1), ("easgd:alpha=0.3,tau=2", True, 0.3, 2)],
+)
+def test_who_does_not_wait_has_the_options_too(
+    algorithm: str, pairwise: bool, fraction: float, every: int, option: str
+) -> None:
+    moved = threading.Barrier(N)
+
+    def body(peer: Peer) -> np.ndarray:
+        model = Vectors(start()[0])
+        optimizer = heavy(model.parameters())
+        peer.attach(model, optimizer)
+        # How far a move is stretched depends on whether an answer has arrived by then: not at all, here.
+        peer._stepping.moves._stretch = lambda _: 1.0  # type: ignore[union-attr]
+        trace = []
+        for step in range(STEPS * N):
+            if step % N == peer.rank:
+                optimizer.zero_grad()
+                loss_of(peer.rank, model.at()).backward()
+                optimizer.step()
+                assert peer._attached().driver.flush(LONGEST)
+                trace.append(model.at().detach().numpy().copy())
+            moved.wait(LONGEST)
+        return np.stack(trace)
+
+    spelled = f"{algorithm}{',' if ':' in algorithm else ':'}momentum={option}"
+    found = swarm(N, body, patient(shard_bytes=64, weight_floor=0.0), algorithm=spelled, topology="ring")
+    assert_same(np.stack(found, axis=1), in_turn(pairwise, option, fraction, every))
+
+
+def test_gossip_pull_has_quasi_global_momentum() -> None:
+    """Alone: when somebody else's mass comes is a matter of chance."""
+
+    def body(peer: Peer) -> np.ndarray:
+        model = Vectors(start()[0])
+        optimizer = heavy(model.parameters())
+        peer.attach(model, optimizer)
+        trace = []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss_of(0, model.at()).backward()
+            optimizer.step()
+            trace.append(model.at().detach().numpy().copy())
+        return np.stack(trace)
+
+    (found,) = swarm(1, body, algorithm="gossip-pull:tau=2,momentum=quasi-global")
+    assert_same(found, quasi_global(2, alone=True)[:, 0])
+
+
+@pytest.mark.parametrize(("option", "expected"), [("mixed", [0.5, 0.5]), ("own", [0.0, 1.0])])
+def test_gossip_pull_mixes_buffers_if_asked_to(option: str, expected: list[float]) -> None:
+    def body(peer: Peer) -> float:
+        model = Vectors(np.zeros(SIZE))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0, momentum=1.0)
+        peer.attach(model, optimizer)
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, float(peer.rank))
+        optimizer.step()
+        optimizer.zero_grad()
+        assert peer.consensus(1e-6, LONGEST) <= 1e-6
+        return float(optimizer.state[model.one]["momentum_buffer"].mean())
+
+    found = swarm(2, body, patient(weight_floor=0.0), algorithm=f"gossip-pull:momentum={option}")
+    assert found == pytest.approx(expected, abs=1e-4)
 
 
 def test_how_much_is_sent() -> None:
