@@ -92,6 +92,12 @@ def test_own_buffers_stay_and_mixed_ones_are_mixed(algorithm: str, topology: str
     assert_same(found, plain(option, h, topology))
 
 
+def test_choco_leaves_the_optimizers_own_momentum_alone() -> None:
+    """Where the codec takes nothing off, estimates are what they estimate, and all the way is gone."""
+    found = run("choco", "bidirectional-ring", make=heavy)
+    assert_same(found, plain("own", topology="bidirectional-ring"))
+
+
 def test_own_is_the_default() -> None:
     np.testing.assert_array_equal(run("sgp", make=heavy, steps=10), run("sgp:momentum=own", make=heavy, steps=10))
 

@@ -31,12 +31,13 @@ def slowmo(topology: str, h: int, beta: float, alpha: float, momentum: float = 0
     return np.stack(trace)
 
 
-def noloco(topology: str, h: int, mu: float, eta: float) -> np.ndarray:
+def noloco(topology: str, h: int, mu: float, eta: float, momentum: float = 0.0) -> np.ndarray:
     """Return each step's values, with both terms of the paper: the pair's mean move, and that of the slow weights."""
-    theta, turn, trace = start(), 0, []
+    theta, buffer, turn, trace = start(), np.zeros_like(start()), 0, []
     phi, m = theta.copy(), np.zeros_like(theta)
     for step in range(1, STEPS + 1):
-        theta = theta - RATE * gradients(theta)
+        buffer = momentum * buffer + gradients(theta)
+        theta = theta - RATE * buffer
         if step % h == 0:
             pairs = mixing(topology, turn)
             assert set(np.unique(pairs)) <= {0.0, 0.5, 1.0}
@@ -61,6 +62,11 @@ def test_slowmo_leaves_the_optimizers_own_momentum_alone() -> None:
 @pytest.mark.parametrize(("topology", "h"), [("random-matching", 3), ("one-peer-hypercube", 8)])
 def test_noloco_is_its_formula(topology: str, h: int) -> None:
     assert_same(run(f"noloco:h={h},mu=0.4,eta=0.6", topology), noloco(topology, h, 0.4, 0.6))
+
+
+def test_noloco_leaves_the_optimizers_own_momentum_alone() -> None:
+    found = run("noloco:h=5,mu=0.4,eta=0.6", "random-matching", make=heavy)
+    assert_same(found, noloco("random-matching", 5, 0.4, 0.6, momentum=0.9))
 
 
 def test_without_momentum_it_is_local() -> None:

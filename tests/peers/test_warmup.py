@@ -1,14 +1,19 @@
-"""The rate follows the swarm's size: warm-up, ramps, other schedulers, checkpoints."""
+"""The rate follows the swarm's size: warm-up, ramps, other schedulers, checkpoints, and a swarm that loses a peer."""
 
 from __future__ import annotations
 
 import io
+import threading
 
 import pytest
 import torch
+from swarms import LONGEST, Meeting
 from torch.optim.lr_scheduler import StepLR
 
+from gossip import presets
 from gossip.errors import SettingsError
+from peers import Peer
+from peers.optimizers import LARS
 from peers.state_dicts import flatten, unflatten
 from peers.warmup import LinearScaling
 
@@ -164,3 +169,45 @@ def test_made_anew_for_rates_of_a_run_that_goes_on() -> None:
 def test_settings_that_cannot_be_meant(settings: dict[str, float], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         LinearScaling(sgd(1.0), lambda: 1, **settings)
+
+
+def test_with_lars_the_rate_of_real_peers_follows_when_one_leaves() -> None:
+    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+    rate = 0.5
+    all_are_there, both_have_looked = threading.Barrier(3), threading.Barrier(2)
+
+    def body(peer: Peer) -> tuple[float, list[float], float, float]:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 4)
+        optimizer = LARS(model.parameters(), lr=rate, trust=0.02)
+        peer.attach(model, optimizer)
+        scheduler = LinearScaling(optimizer, peer, ramp=4)
+        losses = []
+
+        def step() -> None:
+            loss = (model(x) - x.roll(1, 1)).square().mean()
+            losses.append(float(loss.detach()))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+
+        for _ in range(10):
+            step()
+        before = scheduler.factor
+        all_are_there.wait(LONGEST)
+        if peer.rank < 2:
+            while 2 in peer.view:
+                step()
+            for _ in range(5):  # the ramp, and one more, for a view that changed after the scheduler had looked
+                step()
+            both_have_looked.wait(LONGEST)
+        return before, rates(optimizer), scheduler.factor, losses[-1] / losses[0]
+
+    first, second, left = Meeting(3).run(body, presets.preset("loopback"))
+    assert left[:3] == (3.0, pytest.approx([3 * rate]), 3.0)
+    for before, found, factor, fallen in (first, second):
+        assert before == 3.0
+        assert factor == pytest.approx(2.0)
+        assert found == pytest.approx([2 * rate])
+        assert fallen < 0.9
