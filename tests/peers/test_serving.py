@@ -42,6 +42,7 @@ def test_moves_in_an_uneven_order_equal_the_dense_reference() -> None:
 
     def body(peer: Peer) -> np.ndarray:
         model, optimizer = attached(peer, float(peer.rank))
+        moved.wait(LONGEST)  # all have the model as it was before the first move
         trace = []
         for rank in order:
             if rank == peer.rank:
