@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.study.plan import ALGORITHMS, RATES, Budget
+from benchmarks.study.plan import ALGORITHMS, BASELINE, RATES, Budget
 from benchmarks.study.run import Run
 from benchmarks.study.section import Report, Section
-from benchmarks.study.tables import accuracy, mean, number, table
+from benchmarks.study.tables import accuracy, difference, mean, number, table
 
 __all__ = ["LOSSES", "UNEQUAL", "churn", "loss", "runs", "unequal"]
 
@@ -75,15 +75,20 @@ def _losses(report: Report) -> str:
 
 def _unequal(report: Report) -> str:
     budget = report.budget
+    baseline = report.of(unequal(BASELINE, DIRICHLET, seed, budget) for seed in report.seeds)
     rows = []
     for name in UNEQUAL:
         even, uneven = (
             report.of(unequal(name, dirichlet, seed, budget) for seed in report.seeds) for dirichlet in (0.0, DIRICHLET)
         )
         size = mean(uneven, lambda one: one.bytes) / (budget.samples / 16) / 1e3
-        rows.append([name, accuracy(even), accuracy(uneven), number(size, 0)])
-    caption = report.caption(f"Accuracy in % with data dealt out by Dirichlet({DIRICHLET:g}), {PEERS} peers.")
-    return f"{caption}\n\n{table(['algorithm', 'even data', 'unequal data', 'kB per peer and step'], rows)}"
+        rows.append([name, accuracy(even), accuracy(uneven), difference(uneven, baseline), number(size, 0)])
+    caption = report.caption(
+        f"Accuracy in % with data dealt out by Dirichlet({DIRICHLET:g}), {PEERS} peers, and its difference to "
+        f"{BASELINE}'s with the same seed, which deals out the same data."
+    )
+    head = ["algorithm", "even data", "unequal data", f"to {BASELINE}", "kB per peer and step"]
+    return f"{caption}\n\n{table(head, rows)}"
 
 
 def _churn(report: Report) -> str:

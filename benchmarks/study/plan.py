@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from benchmarks.study.run import Run
 
-__all__ = ["ALGORITHMS", "FAST", "RATES", "SLOW", "Algorithm", "Budget", "Network"]
+__all__ = ["ALGORITHMS", "BASELINE", "FAST", "RATES", "SLOW", "Algorithm", "Budget", "Network"]
 
+#: The algorithm that others are compared with.
+BASELINE = "allreduce"
 #: Learning rates, for a batch of 16.
 RATES = (0.02, 0.06)
 

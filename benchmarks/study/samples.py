@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from statistics import fmean
-
 from benchmarks.study.figures import figure, lines
-from benchmarks.study.plan import ALGORITHMS, RATES, Budget
+from benchmarks.study.plan import ALGORITHMS, BASELINE, RATES, Budget
 from benchmarks.study.run import Outcome, Run
 from benchmarks.study.section import Report
-from benchmarks.study.tables import accuracy, mean, spread, table
+from benchmarks.study.tables import accuracy, difference, mean, percent, spread, table
 
 __all__ = ["SIZES", "SWEEP", "case", "render", "runs"]
 
@@ -17,8 +15,6 @@ SIZES = (4, 8, 16, 32)
 SWEEP = (0.007, *RATES, 0.2)
 #: How many peers there are where rates are compared.
 PEERS = 16
-#: What the others are compared with.
-BASELINE = "allreduce"
 
 
 def case(algorithm: str, peers: int, rate: float, seed: int, budget: Budget) -> Run:
@@ -55,19 +51,7 @@ def _found(report: Report, algorithm: str, peers: int) -> dict[float, list[Outco
 
 def best(found: dict[float, list[Outcome]]) -> tuple[float, list[Outcome]]:
     """Return the learning rate with the best mean accuracy, and its outcomes."""
-    return max(found.items(), key=lambda item: mean(item[1], _accuracy) if item[1] else 0.0)
-
-
-def _accuracy(outcome: Outcome) -> float:
-    return 0.0 if outcome.diverged else outcome.accuracy
-
-
-def difference(found: list[Outcome], baseline: list[Outcome]) -> str:
-    """Return how much more accurate outcomes are than others with the same seeds: mean and standard deviation."""
-    if not found or len(found) != len(baseline):
-        return "-"
-    each = [_accuracy(one) - _accuracy(other) for one, other in zip(found, baseline, strict=True)]
-    return f"{fmean(each):+.2f}" + (f" ± {spread(each):.2f}" if len(each) > 1 else "")
+    return max(found.items(), key=lambda item: mean(item[1], percent) if item[1] else 0.0)
 
 
 def _by_size(report: Report) -> str:
@@ -75,8 +59,8 @@ def _by_size(report: Report) -> str:
     for name in ALGORITHMS:
         chosen = {peers: best(_found(report, name, peers)) for peers in sizes(report.budget)}
         rows.append([name, *(f"{accuracy(at)} ({rate:g})" if at else "-" for rate, at in chosen.values())])
-        drawn.append((name, [(n, mean(at, _accuracy)) for n, (_, at) in chosen.items() if at]))
-        bars.append([spread([_accuracy(one) for one in at]) for _, at in chosen.values() if at])
+        drawn.append((name, [(n, mean(at, percent)) for n, (_, at) in chosen.items() if at]))
+        bars.append([spread([percent(one) for one in at]) for _, at in chosen.values() if at])
     head = ["algorithm", *(f"n = {peers}" for peers in sizes(report.budget))]
     tried = ", ".join(f"{rate:g}" for rate in rates(report.budget))
     caption = report.caption(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.study.run import Outcome
 
-__all__ = ["accuracy", "mean", "number", "spread", "statistic", "table"]
+__all__ = ["accuracy", "difference", "mean", "number", "percent", "spread", "statistic", "table"]
 
 Measure = Callable[[Outcome], float]
 
@@ -56,3 +56,16 @@ def accuracy(outcomes: Sequence[Outcome]) -> str:
     if lost:
         return f"**diverged {lost}/{len(outcomes)}**"
     return statistic(outcomes, lambda one: one.accuracy)
+
+
+def percent(outcome: Outcome) -> float:
+    """Return the accuracy, which is nothing where it diverged."""
+    return 0.0 if outcome.diverged else outcome.accuracy
+
+
+def difference(found: Sequence[Outcome], baseline: Sequence[Outcome]) -> str:
+    """Return how much more accurate outcomes are than others with the same seeds: mean and standard deviation."""
+    if not found or len(found) != len(baseline):
+        return "-"
+    each = [percent(one) - percent(other) for one, other in zip(found, baseline, strict=True)]
+    return f"{statistics.fmean(each):+.2f}" + (f" ± {spread(each):.2f}" if len(each) > 1 else "")

@@ -19,10 +19,10 @@ from benchmarks.study.graphs import forecast
 from benchmarks.study.plan import QUICK, Budget
 from benchmarks.study.rules import FactorMoves
 from benchmarks.study.run import Outcome, Run
-from benchmarks.study.samples import best, difference
+from benchmarks.study.samples import best
 from benchmarks.study.scale import until
 from benchmarks.study.section import Report
-from benchmarks.study.tables import accuracy, statistic
+from benchmarks.study.tables import accuracy, difference, statistic
 from benchmarks.study.tasks import batches, clouds, deal
 from gossip.network import Weather
 
