@@ -85,8 +85,10 @@ def reference(hand: Hand, turns: list[Turn], kind: str, tau: int, alpha: float =
             held = peer.w
             for _, _, asker, fraction in peer.box:
                 if asker >= 0:
-                    peer.w -= fraction * held
-                    peers[asker].box.append((fraction * held, peer.z.copy(), -1, 0.0))
+                    # easgd: of what was held before the first of them. adpsgd: each of what the others left.
+                    weight = fraction * (held if alpha else peer.w)
+                    peer.w -= weight
+                    peers[asker].box.append((weight, peer.z.copy(), -1, 0.0))
             peer.merge()
             if step % tau:
                 continue
