@@ -217,8 +217,7 @@ class Coding:
         rate, wait, pushes = self._carried / self._busy, (waited - self._waited) / self._exchanges, max(1, pushes)
         current = self.codec.name if self.codec else "none", self.share
         back = self._room.look(wait / compute, self._seconds(current[0], rate, pushes) * self.share / compute)
-        self._exchanges = self._answers = self._carried = 0
-        self._busy, self._waited = 0.0, waited
+        self.look_anew(waited)
         chosen = self._before if back else self._best(rate, compute, pushes)
         self._before = current
         if chosen == current and self._told:
@@ -232,6 +231,11 @@ class Coding:
             f"the link carries {rate / 1e6:.3g} MB/s, so a push takes {needed:.2g} s; from one to the next the trainer "
             f"computes {compute:.3g} s and waited {wait:.2g} s",
         )
+
+    def look_anew(self, waited: float) -> None:
+        """Forget what was measured since the last look; ``waited`` is how long the trainer has waited so far."""
+        self._exchanges = self._answers = self._carried = 0
+        self._busy, self._waited = 0.0, waited
 
     def _best(self, rate: float, compute: float, pushes: int) -> tuple[str, float]:
         current = self.codec.name if self.codec is not None else "none"

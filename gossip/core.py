@@ -203,7 +203,7 @@ class Core(Belonging):
         self._waiting.step_ended(now)
         self._open = True
         self.step += 1
-        self._since_exchange += 1
+        self._since_exchange += not self.measuring
         self._merge_all(now)
         if not self.policy.exchanges(self.step):
             if self.exchange is not None:
@@ -226,9 +226,11 @@ class Core(Belonging):
 
     def _choose_coding(self, pushes: int) -> None:
         """Let the coding look whether another would suit the link better, after a turn with so many pushes."""
-        steps, self._since_exchange = self._since_exchange, 0
         if self.measuring:
-            return  # whole shards go out as they are, and nothing is computed: no time to choose
+            # Whole shards go out as they are, and nothing is computed: no time to choose, nor to measure by.
+            self.coding.look_anew(self._waiting.waited)
+            return
+        steps, self._since_exchange = self._since_exchange, 0
         typical = self._waiting.step_time
         compute = None if typical is None else steps * typical
         choice = self.coding.exchanged(compute, self._waiting.waited, pushes)

@@ -40,6 +40,8 @@ __all__ = ["Traffic"]
 
 #: A push that the floor cuts to less than this part of the scheduled fraction is not worth its bytes.
 _WORTHWHILE = 0.25
+#: The part of a shard's weight that stays, however much others ask for.
+_KEPT = 0.01
 #: A parcel that was sent so often and not answered, or so many in a row that were answered and come again, are a sign
 #: that what is sent does not arrive.
 _IN_VAIN = 4
@@ -146,6 +148,9 @@ class Traffic:
         for address, fraction in edges:
             if snapshot is None:
                 self._pass(address, shard, turn)
+                if degree is not None and scale < _WORTHWHILE and self.view.degree(address.rank, turn) > degree:
+                    # Nothing to give, and a hub never begins: unless it is asked, it would never give either.
+                    self._send(Pull(self.me, address, turn, shard, fraction))
             else:
                 ask = fraction if self.policy.pairwise else 0.0
                 self._dispatch(address, shard, turn, scale * fraction * weight, snapshot, ask, now)
@@ -240,7 +245,9 @@ class Traffic:
         able = [ask for ask in {ask.to: ask for ask in asks}.values() if self._may_answer(ask.to, shard)]
         held = self.mass.weights[shard]
         wanted = held * sum(ask.fraction for ask in able)
-        spare = held - self._floor  # less than wanted if we were asked more often than we have neighbours in a turn
+        # Less than wanted if more ask at once than there are neighbours in a turn. Something stays in any case: what
+        # rounding takes off is kept by it.
+        spare = held - max(self._floor, _KEPT * held)
         if not wanted or spare < _WORTHWHILE * wanted:
             return
         snapshot = self._snapshot(shard)

@@ -86,6 +86,10 @@ class View:
         ranks = [self._roster.places[place] for place in places]
         return [rank for rank in ranks if not self.fenced(self.address(rank))]
 
+    def degree(self, rank: int, turn: int) -> int:
+        """Return to how many others a member sends at a turn."""
+        return len(self._roster.schedule.out_edges(bisect_left(self._roster.places, rank), turn))
+
     def is_asked(self, rank: int, turn: int, degree: int | None = None) -> bool:
         """Whether it is the rank that begins an exchange with this peer at a turn: drawn where the edge goes both ways.
 

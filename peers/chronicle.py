@@ -70,7 +70,7 @@ class Chronicle:
             case events.Reincarnated(address, written_off) if not self._newcomer:
                 self._reincarnated(address.incarnation, written_off / self._shards)
             case events.Compressing(choice):
-                self._note(event="compress", codec=choice.codec, share=choice.share, text=choice.reason)
+                self._note(event="compress", codec=choice.codec, share=choice.share, text=f"{choice}: {choice.reason}")
                 self._tell(f"chose to send {choice}: {choice.reason}")
             case events.Left(written_off):
                 self._left(written_off / self._shards if members > 1 else 0.0)

@@ -101,7 +101,9 @@ class Engine:
         self._replica = replica
         self._tell = tell
         self._policy = policy = policies.parse(setup.algorithm)
-        schedules = planner(setup.topology, policy, setup.world_size, setup.seed, tell)
+        #: What is to be said with the next step: when a run ends others leave, and it is of no interest who stands in.
+        self._untold = ""
+        schedules = planner(setup.topology, policy, setup.world_size, setup.seed, self._say_later)
         schedules(setup.world_size)  # or say now what is wrong with it
         # Parcels are copied into memory that peers on this host, if there are any, can read.
         self._contacts = contacts_of(setup, cards)
@@ -300,9 +302,15 @@ class Engine:
         self.driver.merge()
         self._replica.reclaim()
 
+    def _say_later(self, sentence: str) -> None:
+        self._untold = sentence
+
     def step(self) -> float:
         """Hand a finished step over; return how many seconds that took."""
         self._check()
+        if self._untold and not self.core.measuring:
+            self._tell(self._untold)
+            self._untold = ""
         began = time.monotonic()
         turns = list(self.core.turns)
         self._replica.lend()
@@ -419,9 +427,9 @@ class Engine:
         self._spread()
         self.driver.resume()
         self._replica.reclaim()
-        if len(core.view.members) == 1:
-            return 0.0
-        return reached if reached <= tolerance else max(recent, default=math.inf)
+        if reached <= tolerance:
+            return reached
+        return 0.0 if len(core.view.members) == 1 else max(recent, default=math.inf)
 
     def last(self, act: Callable[[], object]) -> None:
         """Do what is to be done before this peer goes, which then goes whether or not that came about."""

@@ -40,10 +40,12 @@ def require_momentum(option: str, optimizer: torch.optim.Optimizer) -> None:
 def refuse_momentum(correction: float, optimizer: torch.optim.Optimizer) -> None:
     """Raise if the optimizer has momentum of its own, where momentum correction has applied it to gradients already."""
     for group in optimizer.param_groups:
-        momentum = group.get("momentum") or next(iter(group.get("betas", ())), 0.0)
+        betas = group.get("betas")
+        first = betas[0] if isinstance(betas, tuple | list) and betas else 0.0
+        momentum = group.get("momentum") or first
         if momentum:
             name = type(optimizer).__name__
-            none = "momentum=0" if "momentum" in group else f"betas=(0, {float(group['betas'][1]):g})"
+            none = "momentum=0" if group.get("momentum") else "a first beta of 0"
             raise SettingsError(
                 f"allreduce:correction={correction:g} applies momentum to gradients before any is left out, and {name} "
                 f"would apply {float(momentum):g} once more: give it {none}, or leave correction out"

@@ -72,7 +72,7 @@ def test_a_choice_goes_into_the_log_the_records_and_all_tables(
     assert launched == watched == scripted == SHOWN
     events = [json.loads(line) for line in (tmp_path / "rank-0" / "events.jsonl").read_text().splitlines()]
     assert [(one["codec"], one["share"], one["text"]) for one in events if one["event"] == "compress"] == [
-        (choice.codec, choice.share, choice.reason) for choice in CHOICES
+        (choice.codec, choice.share, f"{choice}: {choice.reason}") for choice in CHOICES
     ]
     said = [record.getMessage() for record in caplog.records if "chose" in record.getMessage()]
     assert said == [f"rank 0: chose to send {choice}: {choice.reason}" for choice in CHOICES]
