@@ -64,9 +64,6 @@ LOCAL = (
 LOCAL_POINTS = 1.0
 METHODS = (
     DDP,
-    Method("sgp", "sgp", points=0.5),
-    Method("osgp", "osgp", points=0.5),
-    Method("adpsgd", "adpsgd", _PAIRS, points=0.5),
     Method("sgp, int8", "sgp", _INT8, points=0.4, fewer=6),
     Method("osgp, int8", "osgp", _INT8, points=0.4, fewer=6),
     Method("adpsgd, int8", "adpsgd", {**_INT8, **_PAIRS}, points=0.4, fewer=6),
@@ -74,6 +71,9 @@ METHODS = (
     *LOCAL,
     Method("ssd, k=4", "ssd:k=4"),
     Method("ssd, k=4, exponential, int8", "ssd:k=4", {**_INT8, "topology": "exponential"}, points=0.5),
+    Method("sgp", "sgp", points=0.5),
+    Method("osgp", "osgp", points=0.5),
+    Method("adpsgd", "adpsgd", _PAIRS, points=0.5),
 )
 
 
