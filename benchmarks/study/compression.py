@@ -147,7 +147,7 @@ def render(report: Report) -> str:
                 )
         axes.set(xscale="log", xlabel="kB per peer and step", ylabel="accuracy, %")
         axes.legend()
-    shown = report.picture("compression", "Accuracy against bytes", "standard deviations are in the tables")
+    shown = report.picture("compression", "Accuracy against bytes", "of some 1 seed, as the tables say, with the noise")
     return f"{text}\n\n{shown}"
 
 
