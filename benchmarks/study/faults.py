@@ -75,19 +75,19 @@ def _losses(report: Report) -> str:
 
 def _unequal(report: Report) -> str:
     budget = report.budget
-    baseline = report.of(unequal(BASELINE, DIRICHLET, seed, budget) for seed in report.seeds)
+    found = {name: report.of(unequal(name, DIRICHLET, seed, budget) for seed in report.seeds) for name in UNEQUAL}
     rows = []
-    for name in UNEQUAL:
-        even, uneven = (
-            report.of(unequal(name, dirichlet, seed, budget) for seed in report.seeds) for dirichlet in (0.0, DIRICHLET)
-        )
-        size = mean(uneven, lambda one: one.bytes) / (budget.samples / 16) / 1e3
-        rows.append([name, accuracy(even), accuracy(uneven), difference(uneven, baseline), number(size, 0)])
+    for name, uneven in found.items():
+        even = report.of(unequal(name, 0.0, seed, budget) for seed in report.seeds)
+        plain, _, option = name.partition(":")
+        gain = difference(uneven, found[plain]) if option else "-"
+        size = number(mean(uneven, lambda one: one.bytes) / (budget.samples / 16) / 1e3, 0)
+        rows.append([name, accuracy(even), accuracy(uneven), difference(uneven, found[BASELINE]), gain, size])
     caption = report.caption(
-        f"Accuracy in % with data dealt out by Dirichlet({DIRICHLET:g}), {PEERS} peers, and its difference to "
-        f"{BASELINE}'s with the same seed, which deals out the same data."
+        f"Accuracy in % with data dealt out by Dirichlet({DIRICHLET:g}), {PEERS} peers; its difference to "
+        f"{BASELINE}'s, and what an option gains, both with the same seed, which deals out the same data."
     )
-    head = ["algorithm", "even data", "unequal data", f"to {BASELINE}", "kB per peer and step"]
+    head = ["algorithm", "even data", "unequal data", f"to {BASELINE}", "gain", "kB per peer and step"]
     return f"{caption}\n\n{table(head, rows)}"
 
 
