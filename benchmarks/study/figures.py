@@ -53,8 +53,8 @@ def lines(axes: Any, drawn: Sequence[Line], bars: Sequence[Sequence[float]] = ()
         if points:
             xs, ys = zip(*points, strict=True)
             mark = marks[index % len(marks)]
-            colour = f"C{index % 10}"
-            axes.plot(xs, ys, marker=mark, markersize=3.5, linewidth=1.2, color=colour, label=label)
+            colour, line = f"C{index % 10}", "--" if index >= 10 else "-"  # there are ten colours
+            axes.plot(xs, ys, line, marker=mark, markersize=3.5, linewidth=1.2, color=colour, label=label)
             if bars and bars[index]:
                 last = len(bars[index])
                 axes.errorbar(
