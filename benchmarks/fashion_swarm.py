@@ -60,7 +60,7 @@ def carried_out(runs: Iterable[Run], name: str) -> list[Answer]:
                 found = _summary(swarm.run("fashion", run.algorithm, told, **task))
                 done[run.key] = found
                 kept.write_text(json.dumps(done))
-                said = f"{found['accuracy']:.2f}% after {found['seconds']:.0f} s, moves {found['stretch']:.3f}x"
+                said = f"{found['accuracy']:.2f}% after {found['seconds']:.0f} s, moved {found['moved']:.2f}"
                 print(f"  {run.key}: {said}, {sent([found]) / 1e3:.1f} kB/step", file=sys.stderr, flush=True)
     kept.unlink(missing_ok=True)
     return [done[run.key] for run in asked]
@@ -78,8 +78,7 @@ def sent(answers: Iterable[Answer]) -> float:
 
 def _summary(answers: list[Answer]) -> Answer:
     """Return what rank 0 says, and the means over all of what each says for itself."""
-    weights = [answer.get("weight", 1.0) for answer in answers]
-    summary = {**answers[0], "stretch": fmean(answer["stretch"] for answer in answers), "weights": weights}
+    summary = {**answers[0], "moved": fmean(answer["moved"] for answer in answers)}
     if "bytes_sent" in answers[0]:
         summary["bytes_sent"] = fmean(answer["bytes_sent"] for answer in answers)
     return summary

@@ -125,14 +125,13 @@ def fashion(rank: int, n: int, task: dict[str, Any]) -> Answer:
     apart = way.agree()
     agreed = _accuracy(model) if rank == 0 else None
     way.close()
-    stretches = getattr(way, "stretches", [])
+    moved = getattr(way, "moved", [])
     return {
         "accuracy": agreed,
         "own": own,
         "apart": apart,
         "seconds": seconds,
-        "stretch": sum(stretches) / len(stretches) if stretches else 1.0,
-        "stretched": sum(one > 1.01 for one in stretches) / len(stretches) if stretches else 0.0,
+        "moved": sum(moved) / len(moved) if moved else 1.0,
         **_noted(rank, task, task.get("warmup", 0)),
     }
 

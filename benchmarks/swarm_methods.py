@@ -47,8 +47,9 @@ class Gossip:
             "MASTER_PORT": str(task["port"]),
         }
         self.peer = peers.join(environment, algorithm=task["method"], **task.get("setup", {}))
-        #: By how much each move was to be longer, (w + o) / w; see `peers.moves`.
-        self.stretches: list[float] = []
+        #: How much mass each move moved, which is 1 on average if the swarm moves as far as its learning rate says:
+        #: what was held, times how much longer the move was made (`peers.moves`).
+        self.moved: list[float] = []
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
         """Attach; the model stays what it is."""
@@ -56,12 +57,13 @@ class Gossip:
         stepping = self.peer._stepping
         if not isinstance(stepping, Stepping):
             return model  # it holds no mass
-        moves = stepping.moves
+        moves, engine = stepping.moves, stepping._engine
         stretch = moves._stretch
 
         def watched(shard: int) -> float:
-            self.stretches.append(min(stretch(shard), LONGEST))
-            return self.stretches[-1]
+            factor = stretch(shard)
+            self.moved.append(engine.core.mass.weights[shard] * min(factor, LONGEST))
+            return factor
 
         moves._stretch = watched
         return model
