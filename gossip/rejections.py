@@ -34,8 +34,11 @@ class Rejections:
         if last is not None and now - last < self.INTERVAL:
             return False
         if last is None and len(self._logged) >= self._REMEMBERED:
-            self._logged = {k: at for k, at in self._logged.items() if now - at < self.INTERVAL}
-            if len(self._logged) >= self._REMEMBERED:
+            # In a flood this is done for every frame: look at the oldest alone.
+            oldest = next(iter(self._logged))
+            if now - self._logged[oldest] < self.INTERVAL:
                 return False
+            del self._logged[oldest]
+        self._logged.pop(key, None)  # what was logged last goes to the end
         self._logged[key] = now
         return True

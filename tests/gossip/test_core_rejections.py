@@ -201,6 +201,17 @@ def test_a_liar_with_many_ranks_does_not_grow_memory() -> None:
     assert rejections.total == 50_000
 
 
+def test_after_a_flood_others_are_logged_again_and_the_oldest_is_forgotten_first() -> None:
+    rejections = Rejections()
+    for rank in range(1024):
+        assert rejections.add(Reason.STRANGER, rank, 0.0)
+    assert rejections.add(Reason.STRANGER, 0, 60.0), "its minute is over"
+    assert rejections.add(Reason.STRANGER, 5000, 60.0), "in the place of rank 1, whose line is the oldest"
+    assert not rejections.add(Reason.STRANGER, 0, 61.0), "that is remembered: it was logged a second ago"
+    assert len(rejections._logged) == 1024
+    assert (1, Reason.STRANGER) not in rejections._logged
+
+
 def test_a_liar_with_many_ranks_leaves_nothing_in_the_core() -> None:
     hand = two()
     for rank in range(2, 3000):
