@@ -358,7 +358,8 @@ class Swarm:
     def _measure(self) -> None:
         """Sample the curve and look whether the run is over, once per nominal step."""
         self._curve.append((self.now, self._estimates()[0]))
-        living = [process for process in self.processes.values() if process.alive]
+        # Who has no state is not waited for: whoever could give it may have finished, and gives no more.
+        living = [process for process in self.processes.values() if process.alive and not process.adopts]
         finished = sum(process.finished for process in living)
         if self._progress is not None and living:
             self._progress(min(1.0, sum(process.core.step for process in living) / len(living) / self.scenario.steps))

@@ -298,6 +298,26 @@ def contact(swarm: Swarm) -> int:
     return asked
 
 
+def test_newcomers_whom_nobody_gives_a_state_do_not_hold_up_the_end() -> None:
+    """The only one that has the state has finished when they ask for it, and they outnumber it."""
+    joins = parse_incident("1@9.9s"), parse_incident("2@9.9s")
+    swarm = Swarm(
+        Scenario(
+            peers=1,
+            steps=10,
+            step_seconds=1.0,
+            jitter=0.0,
+            algorithm="adpsgd",
+            delay=(0.06, 0.07),
+            watch=FAST,
+            joins=joins,
+        )
+    )
+    while swarm.advance():
+        assert swarm.now < 200.0, "it never ends"
+    assert [process.adopts for process in swarm.processes.values()] == [False, True, True]
+
+
 # Slow is not dead
 
 
