@@ -1,7 +1,7 @@
 """What happens to a swarm, as one peer sees it: counted, written down, and told where somebody should know.
 
 Every change of a member, every kind of rejection and all mass that is written off becomes an event of the run
-directory; counters hold what is too frequent for that. The gossip thread writes here, and nobody else. Another thread
+directory; of what comes again and again the first, the tenth, the hundredth does, and counters hold the rest. The gossip thread writes here, and nobody else. Another thread
 may read at any time, if it copies what it reads in one go: no lock is needed for that, and training never waits.
 """
 
@@ -52,6 +52,8 @@ class Chronicle:
         self._note = note
         self._newcomer = newcomer
         self._not_finite: set[int] = set()
+        #: How often each rank slowed or recovered: a straggler may do so with every step.
+        self._paces: Counter[tuple[int, str]] = Counter()
 
     def saw(self, effect: events.Effect, members: int) -> None:
         """Take in an effect of the core, in a view of so many members."""
@@ -83,6 +85,10 @@ class Chronicle:
         what = self._what_happened(record, before)
         self.states[record.rank] = state
         self.counts[f"member {what}"] += 1
+        if what in ("slowed", "recovered"):
+            self._paces[record.rank, what] += 1
+            if not _is_round(self._paces[record.rank, what]):
+                return
         self._note(
             event="member",
             what=what,
@@ -112,7 +118,7 @@ class Chronicle:
 
     def _rejected(self, effect: events.RejectedFrame) -> None:
         reason, count = effect.reason, effect.count
-        if str(count).rstrip("0") == "1":  # the first, the tenth, the hundredth: a flood must not fill the disk
+        if _is_round(count):
             self._note(
                 event="rejected", reason=reason.value, origin=effect.origin, count=count, text=effect.detail[:200]
             )
@@ -134,3 +140,8 @@ class Chronicle:
         self._note(event="left", written_off=weight)
         if weight > 0:
             self._tell(f"left with a weight of {weight:.3g} that nobody took in time; it is written off")
+
+
+def _is_round(count: int) -> bool:
+    """Whether it is the first, the tenth, the hundredth: a flood must not fill the disk."""
+    return str(count).rstrip("0") == "1"

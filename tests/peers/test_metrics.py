@@ -325,6 +325,18 @@ def test_every_change_of_a_member_is_an_event_and_counts_once() -> None:
     ]
 
 
+def test_a_member_that_slows_and_recovers_with_every_step_makes_few_events() -> None:
+    diary = Diary()
+    for _ in range(100):
+        for rank in (1, 2):
+            slow = diary.member(State.SLOW, before=Record(rank, endpoint="127.0.0.1:5"), rank=rank)
+            diary.member(State.ALIVE, before=slow, rank=rank)
+    assert [event["what"] for event in diary.noted if event["rank"] == 2] == 3 * ["slowed", "recovered"]
+    assert len(diary.noted) == 12
+    assert diary.chronicle.counts["member slowed"] == 200
+    assert diary.chronicle.states == {1: "alive", 2: "alive"}
+
+
 def test_a_death_in_a_later_life_is_a_death_and_one_by_hearsay_a_return() -> None:
     diary = Diary()
     dead = diary.member(State.DEAD, before=Record(1))
