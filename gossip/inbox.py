@@ -6,6 +6,10 @@ turn that this peer has not pushed yet waits for that turn.
 
 Mass is mass, so parcels that will be merged together are piled up: one pile per shard, or per shard and turn, takes no
 more memory for a hundred senders than for one. Moves, which have no weight, have a pile of their own.
+
+So has mass that asks for some of ours in return, and it is merged last: what others owed us, their answers above all,
+is ours again when it is divided. Where each is answered by itself each has a pile, as long as there is room: then the
+first pair is averaged, then the second, and nobody gets but a part of what the ones before left.
 """
 
 from __future__ import annotations
@@ -55,9 +59,18 @@ class Pile:
 class Inbox:
     """What is booked but not yet merged."""
 
-    def __init__(self, shards: int, limit: int, in_order: bool) -> None:
+    def __init__(self, shards: int, limit: int, in_order: bool, together: bool = False) -> None:
+        """Begin, empty.
+
+        Args:
+            shards: how many there are.
+            limit: bytes that may wait.
+            in_order: whether parcels wait for their turn.
+            together: whether all that ask for something are answered at once.
+        """
         self._limit = limit
         self._in_order = in_order
+        self._together = together
         self._piles: list[dict[int, Pile]] = [{} for _ in range(shards)]
         self.nbytes = 0
 
@@ -71,12 +84,12 @@ class Inbox:
 
     def room(self, parcel: Parcel) -> bool:
         """Whether another peer's parcel fits; one always does when nothing waits."""
-        piled = self._key(parcel) in self._piles[parcel.shard]
+        piled = self._key(parcel, parcel.ask > 0) in self._piles[parcel.shard]
         return piled or not self.nbytes or self.nbytes + parcel.values.nbytes <= self._limit
 
     def add(self, parcel: Parcel, answer: bool) -> None:
         """Let a parcel wait. What we took back ourselves comes in too, and has to fit: it is our own mass."""
-        piles, key = self._piles[parcel.shard], self._key(parcel)
+        piles, key = self._piles[parcel.shard], self._key(parcel, answer)
         pile = piles.get(key)
         if pile is None:
             pile = piles[key] = Pile(parcel.shard, key, parcel.weight, parcel.values)
@@ -98,7 +111,7 @@ class Inbox:
     def due(self, shard: int, turn: int) -> list[Pile]:
         """Take out what is from before a turn, or everything where turns are not kept in order."""
         piles = self._piles[shard]
-        out = [piles.pop(key) for key in sorted(piles) if key < turn] if piles else []
+        out = [piles.pop(key) for key in sorted(piles) if key < turn or not self._in_order] if piles else []
         self.nbytes -= sum([pile.values.nbytes for pile in out])
         return out
 
@@ -116,7 +129,14 @@ class Inbox:
             self.nbytes -= pile.values.nbytes
         return pile
 
-    def _key(self, parcel: Parcel) -> int:
+    def _key(self, parcel: Parcel, asks: bool) -> int:
         if not parcel.weight:
             return _MOVES
-        return parcel.turn if self._in_order else _ANY_TURN
+        if self._in_order:
+            return parcel.turn
+        if not asks:
+            return _ANY_TURN
+        others = sum(key > _ANY_TURN for key in self._piles[parcel.shard])
+        # One more has to fit beside it: mass that asks for nothing, which would be refused otherwise.
+        joins = others and (self._together or self.nbytes + 2 * parcel.values.nbytes > self._limit)
+        return others - 1 if joins else others

@@ -82,7 +82,7 @@ class Traffic:
         self._codec = Codec(settings.run, layout, settings.compress, self.coding.differences)
         self._window = 4 * layout.shards + 64
         self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
-        self._inbox_bytes = settings.inbox_bytes or 2 * layout.total_bytes
+        self._inbox_bytes = settings.inbox_bytes or 3 * layout.total_bytes
         #: Whether the values are the core's: from StepFinished to Proceed, or from Rest to Resume.
         self._open = False
         #: Whether what arrives while the values are the core's is merged at once.
@@ -108,7 +108,9 @@ class Traffic:
     def _new_life(self) -> None:
         """Start the books of an incarnation: empty."""
         self.outbox = Outbox(self._neighbour_bytes, self._window)
-        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, in_order=self.policy.lag == 0)
+        # Elastic averaging answers all at once, as its centre does; otherwise one pair is averaged after the other.
+        together = self.policy.fraction is not None
+        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, self.policy.lag == 0, together)
         #: What others want of our mass, at the next boundary: one ask for each of them and shard.
         self._asks: dict[tuple[int, int], Ask] = {}
         #: The verdicts on what each neighbour, in its present incarnation, has sent.
@@ -369,7 +371,7 @@ class Traffic:
                 continue
             if self.measuring:
                 self.gaps[shard] = distance(self.mass.view(shard), pile.values)
-            # Elastic averaging answers all at once, as its centre does; otherwise each gets of what the others left.
+            # Those of one pile for which there was no other one get each of what the ones before left.
             for asks in [[ask] for ask in pile.asks] if self.policy.fraction is None else [pile.asks]:
                 self._answer(shard, asks, now)
             self.mass.merge(shard, pile.values, pile.weight)

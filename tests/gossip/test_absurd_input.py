@@ -29,14 +29,15 @@ def test_a_parcel_may_stay_unanswered_for_hours() -> None:
     assert len(hand.cores[0].outbox) == 1
 
 
-def test_the_values_of_a_parcel_that_asks_are_not_kept_beside_the_pile() -> None:
-    box = Inbox(1, 100, in_order=False)
+def test_no_more_values_of_parcels_that_ask_are_kept_than_fit() -> None:
+    box = Inbox(1, 16, in_order=False)
     kept = []
     for sequence in range(5):
         values = np.ones(1)
         kept.append(weakref.ref(values))
         box.add(parcel(sequence=sequence, values=values, ask=0.5), answer=True)
         del values
+    assert box.nbytes == 8
     assert sum(ref() is not None for ref in kept) <= 1
 
 

@@ -63,13 +63,35 @@ def test_a_parcel_that_asks_for_nothing_is_not_answered() -> None:
     assert not hand.post
 
 
-def test_several_who_ask_are_all_answered() -> None:
+def test_several_who_ask_are_averaged_with_one_after_the_other() -> None:
     hand = pair(1.0, 4.0, 7.0)
-    hand.tell(1, parcel(origin=0, to=1, weight=0.5, ask=0.5))
-    hand.tell(1, parcel(origin=2, to=1, weight=0.5, ask=0.2))
+    hand.tell(1, parcel(origin=0, to=1, weight=0.5, value=1.0, ask=0.5))
+    hand.tell(1, parcel(origin=2, to=1, weight=0.5, value=7.0, ask=0.5))
     hand.step(1)
     assert [p.destination.rank for p in hand.parcels()] == [0, 2]
-    assert [p.weight for p in hand.parcels()] == pytest.approx([0.5, 0.1]), "each of what the one before left"
+    assert [p.weight for p in hand.parcels()] == pytest.approx([0.5, 0.5])
+    assert [p.values.tolist() for p in hand.parcels()] == [[4.0], [2.5]], "the second gets of the first pair's mean"
+    assert hand.cores[1].mass.weights == pytest.approx([1.0])
+    assert hand.cores[1].mass.values.tolist() == pytest.approx([(2.5 + 7.0) / 2])
+
+
+def test_what_others_owe_is_merged_before_it_is_divided() -> None:
+    hand = pair(1.0, 4.0, 7.0)
+    hand.tell(1, parcel(origin=0, to=1, weight=0.5, value=1.0, ask=0.5))
+    hand.tell(1, parcel(origin=2, to=1, weight=1.0, value=10.0))
+    hand.step(1)
+    (answer,) = hand.parcels()
+    assert answer.weight == pytest.approx(1.0), "half of all that there is, not of what lay there before"
+    assert answer.values.tolist() == [7.0]
+
+
+def test_where_there_is_no_room_those_who_ask_share_what_waits() -> None:
+    hand = pair(1.0, 4.0, 7.0, inbox_bytes=16, weight_floor=0.0)
+    for sequence, origin in enumerate((0, 2)):
+        hand.tell(1, parcel(origin=origin, to=1, sequence=sequence, weight=0.5, value=1.0, ask=0.5))
+    assert hand.cores[1].inbox.nbytes == 8
+    hand.step(1)
+    assert [p.weight for p in hand.parcels()] == pytest.approx([0.5, 0.25]), "each of what the one before left"
     assert all(p.values.tolist() == [4.0] for p in hand.parcels())
     assert hand.cores[1].mass.weights[0] + sum(p.weight for p in hand.parcels()) == pytest.approx(2.0)
 

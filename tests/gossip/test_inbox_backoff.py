@@ -65,12 +65,32 @@ def test_piling_up_touches_no_parcel() -> None:
     assert (first.values.tolist(), second.values.tolist()) == ([1.0], [3.0])
 
 
-def test_who_asks_is_remembered_with_the_pile() -> None:
+def test_who_asks_is_remembered_and_comes_last_each_by_itself() -> None:
     box = inbox()
     for origin, answer in ((1, True), (2, False), (3, True)):
         box.add(parcel(origin=origin, ask=0.5), answer=answer)
-    (pile,) = box.due(0, 1)
-    assert [(ask.to.rank, ask.fraction) for ask in pile.asks] == [(1, 0.5), (3, 0.5)]
+    piles = box.due(0, 0)
+    assert [[(ask.to.rank, ask.fraction) for ask in pile.asks] for pile in piles] == [[], [(1, 0.5)], [(3, 0.5)]]
+    assert (list(box), box.nbytes) == ([], 0)
+
+
+def test_all_that_ask_are_one_pile_where_they_are_answered_together() -> None:
+    box = Inbox(1, 1000, in_order=False, together=True)
+    for origin in (1, 2, 3):
+        box.add(parcel(origin=origin, ask=0.5), answer=True)
+    (pile,) = box.due(0, 0)
+    assert [ask.to.rank for ask in pile.asks] == [1, 2, 3]
+
+
+def test_whoever_asks_leaves_room_for_what_asks_for_nothing() -> None:
+    box = inbox(limit=32)
+    for origin in range(1, 9):
+        assert box.room(parcel(origin=origin, ask=0.5))
+        box.add(parcel(origin=origin, ask=0.5), answer=True)
+    assert box.nbytes == 24
+    assert box.room(parcel(origin=9))
+    box.add(parcel(origin=9), answer=False)
+    assert [[ask.to.rank for ask in pile.asks] for pile in box.due(0, 0)] == [[], [1], [2], [3, 4, 5, 6, 7, 8]]
 
 
 def test_the_limit_is_in_bytes_and_the_first_always_fits() -> None:

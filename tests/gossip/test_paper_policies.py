@@ -47,13 +47,17 @@ def start() -> list[np.ndarray]:
     return [np.random.default_rng([5, rank]).normal(size=SIZE) for rank in range(N)]
 
 
+#: Weight, values, who asks for something in return if anybody does, and for which fraction.
+Boxed = tuple[float, np.ndarray, int, float]
+
+
 @dataclass
 class Dense:
     """One peer of the reference: what it holds, what has arrived, and what it was asked for."""
 
     z: np.ndarray
     w: float = 1.0
-    box: list[tuple[float, np.ndarray, int, float]] = field(default_factory=list)  # weight, values, asker, fraction
+    box: list[Boxed] = field(default_factory=list)
     asks: dict[int, float] = field(default_factory=dict)
 
     def give(self, part: float) -> tuple[float, np.ndarray]:
@@ -61,11 +65,10 @@ class Dense:
         self.w -= weight
         return weight, self.z.copy()
 
-    def merge(self) -> None:
-        for weight, values, _, _ in self.box:
+    def merge(self, parcels: list[Boxed]) -> None:
+        for weight, values, _, _ in parcels:
             self.z = (self.w * self.z + weight * values) / (self.w + weight)
             self.w += weight
-        self.box = []
 
 
 def reference(hand: Hand, turns: list[Turn], kind: str, tau: int, alpha: float = 0.0) -> list[list[np.ndarray]]:
@@ -78,18 +81,22 @@ def reference(hand: Hand, turns: list[Turn], kind: str, tau: int, alpha: float =
     for step in range(1, STEPS + 1):
         for rank, peer in enumerate(peers):
             peer.z = peer.z - RATE * gradient(rank, peer.z)
-            # At a boundary: first what others asked for is given, of what was held before anything is merged.
+            # At a boundary: first what others pull is given, of what was held before anything is merged.
             for asker, fraction in peer.asks.items():
                 peers[asker].box.append((*peer.give(fraction), -1, 0.0))
             peer.asks = {}
+            # Then what asks for nothing is merged, then those who ask are answered.
+            asking = [one for one in peer.box if one[2] >= 0]
+            peer.merge([one for one in peer.box if one[2] < 0])
+            peer.box = []
             held = peer.w
-            for _, _, asker, fraction in peer.box:
-                if asker >= 0:
-                    # easgd: of what was held before the first of them. adpsgd: each of what the others left.
-                    weight = fraction * (held if alpha else peer.w)
-                    peer.w -= weight
-                    peers[asker].box.append((weight, peer.z.copy(), -1, 0.0))
-            peer.merge()
+            for one in asking:
+                # easgd: all of what was held before the first of them. adpsgd: one pair after the other.
+                weight = one[3] * (held if alpha else peer.w)
+                peer.w -= weight
+                peers[one[2]].box.append((weight, peer.z.copy(), -1, 0.0))
+                peer.merge([] if alpha else [one])
+            peer.merge(asking if alpha else [])
             if step % tau:
                 continue
             turn = step // tau - 1
@@ -125,7 +132,7 @@ def reference(hand: Hand, turns: list[Turn], kind: str, tau: int, alpha: float =
 def test_each_is_its_rule_in_dense_float64(
     kind: str, algorithm: str, turns: list[Turn], tau: int, alpha: float
 ) -> None:
-    hand = Hand(*start(), turns=turns, algorithm=algorithm, weight_floor=0.0, weight_cap=1e5)
+    hand = Hand(*start(), turns=turns, algorithm=algorithm, weight_floor=0.0, weight_cap=1e5, inbox_bytes=1 << 20)
     for step, expected in enumerate(reference(hand, turns, kind, tau, alpha)):
         hand.now += 1.0
         for rank, core in enumerate(hand.cores):
@@ -153,9 +160,7 @@ def overlapped(tau: int) -> list[list[np.ndarray]]:
                 peer.w -= part * held
         on_its_way.append(pushed)
         for other, weight, values in on_its_way.pop(0) if turn >= tau else ():
-            peers[other].box.append((weight, values, -1, 0.0))
-        for peer in peers:
-            peer.merge()
+            peers[other].merge([(weight, values, -1, 0.0)])
         trace.append([peer.z for peer in peers])
     return trace
 
