@@ -1,8 +1,9 @@
 """What happens to a swarm, as one peer sees it: counted, written down, and told where somebody should know.
 
 Every change of a member, every kind of rejection and all mass that is written off becomes an event of the run
-directory; of what comes again and again the first, the tenth, the hundredth does, and counters hold the rest. The gossip thread writes here, and nobody else. Another thread
-may read at any time, if it copies what it reads in one go: no lock is needed for that, and training never waits.
+directory; of what comes again and again the first, the tenth, the hundredth does, and counters hold the rest. The
+gossip thread writes here, and nobody else. Another thread may read at any time, if it copies what it reads in one go:
+no lock is needed for that, and training never waits.
 """
 
 from __future__ import annotations
