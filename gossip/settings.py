@@ -27,7 +27,7 @@ class Settings:
     neighbour_bytes: int = 0
     #: Bytes of arrived mass that may wait for the trainer to come to its step boundary. Parcels that will be merged
     #: together share their bytes, so one model is enough where turns are not kept in order and nobody asks for an
-    #: answer; in pairwise averaging those who ask are kept apart as long as there is room. 0: three models.
+    #: answer; in pairwise averaging those who ask are kept apart while there is room. 0: two models, or three there.
     inbox_bytes: int = 0
     #: Seconds to wait for a neighbour's parcel, at most. What is really waited is learned from arrivals.
     wait_ceiling: float = 10.0

@@ -82,7 +82,7 @@ class Traffic:
         self._codec = Codec(settings.run, layout, settings.compress, self.coding.differences)
         self._window = 4 * layout.shards + 64
         self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
-        self._inbox_bytes = settings.inbox_bytes or 3 * layout.total_bytes
+        self._inbox_bytes = settings.inbox_bytes or (3 if policy.pairwise else 2) * layout.total_bytes
         #: Whether the values are the core's: from StepFinished to Proceed, or from Rest to Resume.
         self._open = False
         #: Whether what arrives while the values are the core's is merged at once.
