@@ -136,7 +136,8 @@ class Core(Belonging):
             case events.PeerAlive(address):
                 self._admit(address, now)
             case events.Merge():
-                self._merge_all(now)
+                # Who asks has just moved what it pushed, and is better served by our mass once it is moved as well.
+                self._merge_all(now, owed=True)
                 self._emit(events.Merged())
             case events.Rest(merge):
                 self._rest(merge, now)

@@ -73,6 +73,8 @@ class Inbox:
         self._together = together
         self._piles: list[dict[int, Pile]] = [{} for _ in range(shards)]
         self.nbytes = 0
+        #: Of these, what asks for something in return.
+        self.asking = 0
 
     def __iter__(self) -> Iterator[Pile]:
         for piles in self._piles:
@@ -94,6 +96,8 @@ class Inbox:
         if pile is None:
             pile = piles[key] = Pile(parcel.shard, key, parcel.weight, parcel.values)
             self.nbytes += parcel.values.nbytes
+            if answer:
+                self.asking += parcel.values.nbytes
         else:
             if not pile.own:
                 # The frame is read-only, and a parcel of ours that came back may still be on its way.
@@ -108,12 +112,19 @@ class Inbox:
         if answer:
             pile.asks.append(Ask(parcel.origin, parcel.turn, parcel.ask))
 
-    def due(self, shard: int, turn: int) -> list[Pile]:
-        """Take out what is from before a turn, or everything where turns are not kept in order."""
+    def due(self, shard: int, turn: int, owed: bool = False) -> list[Pile]:
+        """Take out what is from before a turn, or everything where turns are not kept in order.
+
+        Args:
+            shard: of which shard.
+            turn: that the shard has come to.
+            owed: leave what asks for something in return.
+        """
         piles = self._piles[shard]
-        out = [piles.pop(key) for key in sorted(piles) if key < turn or not self._in_order] if piles else []
-        self.nbytes -= sum([pile.values.nbytes for pile in out])
-        return out
+        if not piles:
+            return []
+        limit = turn if self._in_order else 0 if owed else len(piles)
+        return [self._out(piles.pop(key)) for key in sorted(piles) if key < limit]
 
     def take(self, shard: int) -> Pile | None:
         """Take out one pile of a shard, of whatever turn, but not what has no weight."""
@@ -125,8 +136,12 @@ class Inbox:
 
     def _take(self, shard: int, key: int | None) -> Pile | None:
         pile = None if key is None else self._piles[shard].pop(key, None)
-        if pile is not None:
-            self.nbytes -= pile.values.nbytes
+        return None if pile is None else self._out(pile)
+
+    def _out(self, pile: Pile) -> Pile:
+        self.nbytes -= pile.values.nbytes
+        if pile.asks:
+            self.asking -= pile.values.nbytes
         return pile
 
     def _key(self, parcel: Parcel, asks: bool) -> int:

@@ -358,14 +358,15 @@ class Traffic:
         # What has no weight lifts nobody, whatever is held.
         return not parcel.weight or own + parcel.weight <= self.settings.weight_cap * self._fair
 
-    def _merge_all(self, now: float) -> None:
+    def _merge_all(self, now: float, owed: bool = False) -> None:
         for shard in range(self.mass.layout.shards):
-            self._merge_due(shard, now)
+            self._merge_due(shard, now, owed)
 
-    def _merge_due(self, shard: int, now: float) -> None:
+    def _merge_due(self, shard: int, now: float, owed: bool = False) -> None:
+        """Merge what has arrived and its turn has come; ``owed``: but for what asks for something in return."""
         for key in [key for key in self._asks if key[1] == shard]:
             self._answer(shard, [self._asks.pop(key)], now)
-        for pile in self.inbox.due(shard, self.turns[shard]):
+        for pile in self.inbox.due(shard, self.turns[shard], owed):
             if not pile.weight:
                 self.mass.move(shard, pile.values)
                 continue

@@ -265,8 +265,8 @@ class Engine:
 
     @property
     def arrivals(self) -> bool:
-        """Whether anything has arrived that is not merged yet."""
-        return self.core.inbox.nbytes > 0
+        """Whether anything has arrived that is to be merged before the move."""
+        return self.core.inbox.nbytes > self.core.inbox.asking
 
     @property
     def exchanges(self) -> bool:

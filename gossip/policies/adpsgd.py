@@ -2,10 +2,11 @@
 
 Lian, Zhang, Zhang, Liu, "Asynchronous Decentralized Parallel Stochastic Gradient Descent", 2017, arXiv:1710.06952.
 After each step a peer pushes half of its mass to its neighbour of the turn, and the neighbour, when it comes
-to a step boundary, answers with half of its own mass from before it merged. With equal weights both then hold
+to a step boundary, answers with half of its own mass from before it merged that. With equal weights both then hold
 exactly the mean of the two. If the answer is lost, or comes late, this is still correct push-sum: no
-locks, no bipartite graph, no deadlock. docs/decisions tells why not differences. Where an edge goes both ways in a
-turn, one of the two is drawn to begin, so that a pair exchanges once, for one model sent by each.
+locks, no bipartite graph, no deadlock. docs/decisions tells why not differences. Where several have pushed, it is one
+pair after the other, and what others owe is merged before the first. Where an edge goes both ways in a turn, one of
+the two is drawn to begin, so that a pair exchanges once, for one model sent by each.
 
 Use it when peers are unequal: everybody runs at its own speed. A topology of pairs (random-matching,
 one-peer-hypercube) costs half of what one with directed edges does, on which a peer begins and answers in every turn.

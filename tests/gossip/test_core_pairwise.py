@@ -199,3 +199,20 @@ def test_both_ways_at_once_conserves_mass_and_converges() -> None:
         assert hand.total() == pytest.approx((2.0, 5.0), rel=1e-12)
     assert [core.mass.values[0] for core in hand.cores] == pytest.approx([2.5, 2.5], abs=1e-5)
     assert not only(hand.settle(), events.RejectedFrame)
+
+
+def test_before_the_move_what_is_owed_is_merged_and_who_asks_waits_for_it() -> None:
+    hand = pair(1.0, 4.0, 7.0)
+    hand.tell(1, parcel(origin=0, to=1, weight=0.5, value=1.0, ask=0.5))
+    hand.tell(1, parcel(origin=2, to=1, weight=1.0, value=8.0))
+    hand.feed(1, events.Merge())
+    core = hand.cores[1]
+    assert not hand.parcels()
+    assert (core.mass.weights, core.mass.values.tolist()) == ([2.0], [6.0])
+    assert core.inbox.nbytes == core.inbox.asking == 8
+    core.mass.values[:] += 1.0  # the move
+    hand.step(1)
+    (answer,) = hand.parcels()
+    assert (answer.weight, answer.values.tolist()) == (1.0, [7.0]), "half of what was held, moved"
+    assert core.mass.values.tolist() == [(7.0 + 0.5 * 1.0) / 1.5], "and what asked has been moved by who pushed it"
+    assert core.inbox.nbytes == core.inbox.asking == 0
