@@ -46,8 +46,14 @@ class Run:
         return f"{self.algorithm} {json.dumps(self.setup)} seed={self.seed} rate={self.rate:g} steps={self.steps}"
 
 
-def carried_out(runs: Iterable[Run], name: str) -> list[Answer]:
-    """Return what rank 0 says of each run; ``name`` is that of the benchmark, which its file has."""
+def carried_out(runs: Iterable[Run], name: str, *, more: bool = False) -> list[Answer]:
+    """Return what rank 0 says of each run.
+
+    Args:
+        runs: what to carry out.
+        name: that of the benchmark, which the file has in which they are kept until all are done.
+        more: whether there will be more runs, so that these are still kept.
+    """
     kept = Path(tempfile.gettempdir()) / f"gossip-benchmark-{name}.json"
     done: dict[str, Any] = json.loads(kept.read_text()) if kept.is_file() else {}
     asked = list(runs)
@@ -62,7 +68,8 @@ def carried_out(runs: Iterable[Run], name: str) -> list[Answer]:
                 kept.write_text(json.dumps(done))
                 said = f"{found['accuracy']:.2f}% after {found['seconds']:.0f} s, moved {found['moved']:.2f}"
                 print(f"  {run.key}: {said}, {sent([found]) / 1e3:.1f} kB/step", file=sys.stderr, flush=True)
-    kept.unlink(missing_ok=True)
+    if not more:
+        kept.unlink(missing_ok=True)
     return [done[run.key] for run in asked]
 
 

@@ -150,8 +150,9 @@ class Traffic:
         for address, fraction in edges:
             if snapshot is None:
                 self._pass(address, shard, turn)
-                if degree is not None and scale < _WORTHWHILE and self.view.degree(address.rank, turn) > degree:
-                    # Nothing to give, and a hub never begins: unless it is asked, it would never give either.
+                if self.policy.pairwise and scale < _WORTHWHILE:
+                    # Nothing to give, so there is nothing to be answered: unless it is asked, nobody might ever give us
+                    # any, and one that believes us dead would not hear that we live.
                     self._send(Pull(self.me, address, turn, shard, fraction))
             else:
                 ask = fraction if self.policy.pairwise else 0.0
