@@ -251,8 +251,9 @@ class Core(Belonging):
     def _take_turn(self, shard: int, now: float) -> None:
         turn = self.turns[shard]
         # Peers that wait for their neighbours are as many turns apart as there are links between them, about log n, and
-        # as many times that as they may be late.
-        apart = (1 + (self.policy.lag or 0)) * len(self.view.members).bit_length()
+        # as many times that as they may be late. Where nobody waits, nothing keeps them together but this.
+        lag = self.policy.lag
+        apart = 0 if lag is None else (1 + lag) * len(self.view.members).bit_length()
         if self._furthest[shard] > turn + apart:
             turn = self._furthest[shard]  # further behind than that is slow, or was cut off
         self.turns[shard] = turn + 1

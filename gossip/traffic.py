@@ -311,7 +311,7 @@ class Traffic:
                     self._emit(events.Unanswered(entry.parcel.destination))
 
     def _is_absurd(self, turn: int, shard: int) -> bool:
-        return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
+        return self.policy.follows_turns and turn > self.turns[shard] + _TURNS_AHEAD
 
     # Receiving
 
@@ -347,7 +347,7 @@ class Traffic:
     def _heard(self, rank: int, shard: int, turn: int, now: float) -> None:
         """Take in that a neighbour came to a turn, whether it sent mass or passed."""
         self._waiting.arrived(rank, shard, turn, now)
-        if self.policy.lag is not None:
+        if self.policy.follows_turns:
             self._furthest[shard] = max(self._furthest[shard], turn)
 
     def _has_room(self, parcel: Parcel) -> bool:

@@ -105,6 +105,14 @@ class Policy:
             )
         return self.warning
 
+    @property
+    def follows_turns(self) -> bool:
+        """Whether peers keep to the turns of those who are ahead: where somebody waits, or pairs are to find together.
+
+        Of two that are at different turns each begins with somebody else, or with the other just after it has begun.
+        """
+        return self.lag is not None or self.pairwise
+
     def awaited(self, turn: int) -> int | None:
         """Return the turn whose parcels must be there, or waited for, once ``turn`` has been pushed."""
         if self.lag is None or turn < self.lag:

@@ -213,11 +213,20 @@ def test_a_shard_far_behind_skips_to_where_the_others_are(heard: int, turn: int)
     assert hand.cores[0].turns == [turn + 1]
 
 
-def test_where_nobody_waits_nobody_skips() -> None:
-    hand = Hand(1.0, 3.0, turns=[ONE_WAY], algorithm="adpsgd")
+@pytest.mark.parametrize(("algorithm", "turn"), [("gossip-push", 0), ("adpsgd", 50), ("easgd:alpha=0.5", 50)])
+def test_where_nobody_waits_nobody_skips_but_pairs_which_have_to_find_together(algorithm: str, turn: int) -> None:
+    hand = Hand(1.0, 3.0, turns=[ONE_WAY], algorithm=algorithm)
     hand.tell(0, parcel(turn=50))
     hand.step(0)
+    assert hand.parcels()[0].turn == turn
+
+
+def test_a_lie_does_not_carry_pairs_out_of_the_range_of_turns() -> None:
+    hand = Hand(1.0, 3.0, turns=[ONE_WAY], algorithm="adpsgd")
+    hand.tell(0, parcel(turn=10**9))
+    hand.step(0)
     assert hand.parcels()[0].turn == 0
+    assert hand.cores[0].rejections.total == 1
 
 
 def test_three_in_a_circle_keep_step_whatever_the_order() -> None:
