@@ -135,19 +135,25 @@ def in_turn(pairwise: bool, option: str, fraction: float, every: int) -> np.ndar
         w[rank] -= weight
         boxes[to].append((asker, weight, z[rank].copy(), m[rank].copy()))
 
+    def merge(rank: int, weight: float, values: np.ndarray, buffer: np.ndarray) -> None:
+        z[rank] = (w[rank] * z[rank] + weight * values) / (w[rank] + weight)
+        if option == "mixed":
+            m[rank] = (w[rank] * m[rank] + weight * buffer) / (w[rank] + weight)
+        w[rank] += weight
+
     for step in range(1, STEPS + 1):
         for rank in range(N):
             g = gradient(rank, z[rank])
             box, boxes[rank] = boxes[rank], []
-            for asker in [asker for asker, *_ in box if asker is not None]:
-                give(rank, asker, None)  # of what was held before anything is merged
-            for _, weight, values, buffer in box:
-                z[rank] = (w[rank] * z[rank] + weight * values) / (w[rank] + weight)
-                if option == "mixed":
-                    m[rank] = (w[rank] * m[rank] + weight * buffer) / (w[rank] + weight)
-                w[rank] += weight
+            for asker, *mass in box:
+                if asker is None:
+                    merge(rank, *mass)
             m[rank] = BETA * m[rank] + g
             z[rank] = z[rank] - RATE * m[rank]
+            for asker, *mass in box:
+                if asker is not None:  # there is but one in a ring, and it is answered after the move
+                    give(rank, asker, None)
+                    merge(rank, *mass)
             if step % every == 0:
                 give(rank, (rank + 1) % N, rank if pairwise else None)
                 if option == "quasi-global":
