@@ -12,8 +12,8 @@ with their headers, answers, membership, news; only the handing over of the firs
 gloo does not count its bytes, so all-reduce's are those of the formula, 2 (n-1)/n x 4 bytes x parameters, which is what
 a ring sends, without headers: *fewer* is that over the method's.
 
-Bars, in the mean over seeds and against DDP: sgp, osgp and adpsgd within 0.5 points; with int8 within 0.4 points and
-with 6 times fewer bytes; a quarter of the shards with int8 within 0.8 points and 25 times fewer; the better of noloco
+Bars, in the mean over seeds and against DDP: sgp, osgp and adpsgd with int8 within 0.4 points and with 6 times fewer
+bytes; a quarter of the shards with int8 within 0.8 points and 25 times fewer; the better of noloco
 and slowmo with 8 local steps within 1 point; ssd with k = 4 within 0.5 points. ``--quick`` is one seed of 100 steps,
 and no bar. adpsgd and noloco go by topologies that make pairs, where two peers exchange once in a turn; ssd and
 slowmo, whose exchanges are rare and therefore had better mix well, by the exponential graph in int8.
@@ -72,10 +72,7 @@ METHODS = (
     Method("adpsgd, int8", "adpsgd", 0.12, {**_INT8, **_PAIRS}, points=0.4, fewer=6),
     Method("sgp, int8, share 25%", "sgp", 0.12, {**_INT8, "share": 0.25}, points=0.8, fewer=25),
     *LOCAL,
-    Method("ssd, k=4, exponential, int8", "ssd:k=4", 0.12, _WIDE, points=0.5),
-    Method("sgp", "sgp", 0.12, points=0.5),
-    Method("osgp", "osgp", 0.12, points=0.5),
-    Method("adpsgd", "adpsgd", 0.12, _PAIRS, points=0.5),
+    Method("ssd, k=4, exponential, int8", "ssd:k=4", 0.18, _WIDE, points=0.5),
 )
 
 
