@@ -102,7 +102,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Merge:
-    """The trainer lends the values for a moment, before it moves them: merge what has arrived."""
+    """The trainer lends the values for a moment, before it moves them: merge what has arrived and asks for nothing."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class Inbox:
         if pile is None:
             pile = piles[key] = Pile(parcel.shard, key, parcel.weight, parcel.values)
             self.nbytes += parcel.values.nbytes
-            if answer:
+            if self._asks(key):
                 self.asking += parcel.values.nbytes
         else:
             if not pile.own:
@@ -121,10 +121,8 @@ class Inbox:
             owed: leave what asks for something in return.
         """
         piles = self._piles[shard]
-        if not piles:
-            return []
-        limit = turn if self._in_order else 0 if owed else len(piles)
-        return [self._out(piles.pop(key)) for key in sorted(piles) if key < limit]
+        due = [key for key in piles if (key < turn if self._in_order else not (owed and self._asks(key)))]
+        return [self._out(piles.pop(key)) for key in sorted(due)]
 
     def take(self, shard: int) -> Pile | None:
         """Take out one pile of a shard, of whatever turn, but not what has no weight."""
@@ -140,9 +138,13 @@ class Inbox:
 
     def _out(self, pile: Pile) -> Pile:
         self.nbytes -= pile.values.nbytes
-        if pile.asks:
+        if self._asks(pile.turn):
             self.asking -= pile.values.nbytes
         return pile
+
+    def _asks(self, key: int) -> bool:
+        """Whether a pile is of what asks for something in return."""
+        return not self._in_order and key > _ANY_TURN
 
     def _key(self, parcel: Parcel, asks: bool) -> int:
         if not parcel.weight:
@@ -151,7 +153,7 @@ class Inbox:
             return parcel.turn
         if not asks:
             return _ANY_TURN
-        others = sum(key > _ANY_TURN for key in self._piles[parcel.shard])
+        others = sum(map(self._asks, self._piles[parcel.shard]))
         # One more has to fit beside it: mass that asks for nothing, which would be refused otherwise.
         joins = others and (self._together or self.nbytes + 2 * parcel.values.nbytes > self._limit)
         return others - 1 if joins else others

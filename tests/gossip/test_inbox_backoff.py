@@ -82,6 +82,17 @@ def test_all_that_ask_are_one_pile_where_they_are_answered_together() -> None:
     assert [ask.to.rank for ask in pile.asks] == [1, 2, 3]
 
 
+def test_what_is_left_when_some_is_taken_out_is_due_all_the_same() -> None:
+    box = inbox()
+    for origin in (1, 2, 3):
+        box.add(parcel(origin=origin, ask=0.5), answer=True)
+    assert box.take(0) is not None
+    assert (box.nbytes, box.asking) == (16, 16)
+    assert box.due(0, 0, owed=True) == []
+    assert sorted(ask.to.rank for pile in box.due(0, 0) for ask in pile.asks) == [2, 3]
+    assert (box.nbytes, box.asking, list(box)) == (0, 0, [])
+
+
 def test_whoever_asks_leaves_room_for_what_asks_for_nothing() -> None:
     box = inbox(limit=32)
     for origin in range(1, 9):
