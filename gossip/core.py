@@ -6,13 +6,13 @@ Theory of operation. The peer is *training* (the values belong to the trainer) o
     open     --Proceed-------> training  once nothing is waited for any more, by arrival or by deadline
     training --Rest----------> open      push nothing; merge whatever comes
     open     --Resume--------> training  at once
-    training --Merge---------> training  merge what is due, between the gradient and the optimizer's move, so that the
-                                         move counts for the mass that has arrived in the meantime as well
+    training --Merge---------> training  merge what is due and asks for nothing, between the gradient and the move of the
+                                         optimizer, which then counts for what has arrived in the meantime as well
 
 Each shard walks the schedule at its own pace: its *turn* counts its own pushes, so a share of the shards per step
-cannot alias with the schedule's period. Where a policy ever waits for a turn it is a Lamport clock: a shard that finds
-itself behind skips to where the others are. And where a policy is synchronous a parcel of a later turn waits for that
-turn, so that turns mix in order.
+cannot alias with the schedule's period. Where a policy ever waits for a turn, or averages pairs, it is a Lamport clock:
+a shard that finds itself behind skips to where the others are. And where a policy is synchronous a parcel of a later
+turn waits for that turn, so that turns mix in order.
 
 A core has three layers, each in a file of its own and each a class that the next extends: `gossip.traffic` moves mass,
 `gossip.belonging` knows who is there, and this one takes events in, runs the step, and reads messages.
@@ -250,12 +250,13 @@ class Core(Belonging):
 
     def _take_turn(self, shard: int, now: float) -> None:
         turn = self.turns[shard]
+        behind = self._furthest[shard] - turn
+        if self.policy.lag is None:
+            turn += self.view.skipped(behind)
         # Peers that wait for their neighbours are as many turns apart as there are links between them, about log n, and
-        # as many times that as they may be late. Where nobody waits, nothing keeps them together but this.
-        lag = self.policy.lag
-        apart = 0 if lag is None else (1 + lag) * len(self.view.members).bit_length()
-        if self._furthest[shard] > turn + apart:
-            turn = self._furthest[shard]  # further behind than that is slow, or was cut off
+        # as many times that as they may be late.
+        elif behind > (1 + self.policy.lag) * len(self.view.members).bit_length():
+            turn += behind  # further behind than that is slow, or was cut off
         self.turns[shard] = turn + 1
         self._waiting.pushed(shard, turn, now)
         if not self.measuring and self.coding.leaves_out(shard, self.me.rank, self.step):

@@ -59,18 +59,19 @@ class Pile:
 class Inbox:
     """What is booked but not yet merged."""
 
-    def __init__(self, shards: int, limit: int, in_order: bool, together: bool = False) -> None:
+    def __init__(self, shards: int, limit: int, in_order: bool, piles: int = 0) -> None:
         """Begin, empty.
 
         Args:
             shards: how many there are.
             limit: bytes that may wait.
             in_order: whether parcels wait for their turn.
-            together: whether all that ask for something are answered at once.
+            piles: those who ask have piles of their own while there are no more than so many piles of a shard, one of
+                which is kept for what asks for nothing.
         """
         self._limit = limit
         self._in_order = in_order
-        self._together = together
+        self._most = piles
         self._piles: list[dict[int, Pile]] = [{} for _ in range(shards)]
         self.nbytes = 0
         #: Of these, what asks for something in return.
@@ -154,6 +155,4 @@ class Inbox:
         if not asks:
             return _ANY_TURN
         others = sum(map(self._asks, self._piles[parcel.shard]))
-        # One more has to fit beside it: mass that asks for nothing, which would be refused otherwise.
-        joins = others and (self._together or self.nbytes + 2 * parcel.values.nbytes > self._limit)
-        return others - 1 if joins else others
+        return others - 1 if others and len(self._piles[parcel.shard]) + 1 >= self._most else others

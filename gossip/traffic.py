@@ -109,8 +109,8 @@ class Traffic:
         """Start the books of an incarnation: empty."""
         self.outbox = Outbox(self._neighbour_bytes, self._window)
         # Elastic averaging answers all at once, as its centre does; otherwise one pair is averaged after the other.
-        together = self.policy.fraction is not None
-        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, self.policy.lag == 0, together)
+        piles = 0 if self.policy.fraction is not None else self._inbox_bytes // self.mass.layout.total_bytes
+        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, self.policy.lag == 0, piles)
         #: What others want of our mass, at the next boundary: one ask for each of them and shard.
         self._asks: dict[tuple[int, int], Ask] = {}
         #: The verdicts on what each neighbour, in its present incarnation, has sent.
@@ -311,7 +311,8 @@ class Traffic:
                     self._emit(events.Unanswered(entry.parcel.destination))
 
     def _is_absurd(self, turn: int, shard: int) -> bool:
-        return self.policy.follows_turns and turn > self.turns[shard] + _TURNS_AHEAD
+        """Whether a parcel would wait for a turn that never comes."""
+        return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
 
     # Receiving
 
@@ -347,7 +348,7 @@ class Traffic:
     def _heard(self, rank: int, shard: int, turn: int, now: float) -> None:
         """Take in that a neighbour came to a turn, whether it sent mass or passed."""
         self._waiting.arrived(rank, shard, turn, now)
-        if self.policy.follows_turns:
+        if self.policy.follows_turns and turn <= self.turns[shard] + _TURNS_AHEAD:
             self._furthest[shard] = max(self._furthest[shard], turn)
 
     def _has_room(self, parcel: Parcel) -> bool:
@@ -372,7 +373,7 @@ class Traffic:
                 self.mass.move(shard, pile.values)
                 continue
             if self.measuring:
-                self.gaps[shard] = distance(self.mass.view(shard), pile.values)
+                self.gaps[shard] = max(self.gaps.get(shard, 0.0), distance(self.mass.view(shard), pile.values))
             # Those of one pile for which there was no other one get each of what the ones before left.
             for asks in [[ask] for ask in pile.asks] if self.policy.fraction is None else [pile.asks]:
                 self._answer(shard, asks, now)

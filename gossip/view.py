@@ -86,9 +86,14 @@ class View:
         ranks = [self._roster.places[place] for place in places]
         return [rank for rank in ranks if not self.fenced(self.address(rank))]
 
-    def degree(self, rank: int, turn: int) -> int:
-        """Return to how many others a member sends at a turn."""
-        return len(self._roster.schedule.out_edges(bisect_left(self._roster.places, rank), turn))
+    def skipped(self, behind: int) -> int:
+        """Return how many turns to skip to keep with one who is so many ahead and whom nobody waits for.
+
+        All of them, so that both are at the same; but for whom that is more than a period, again and again since it is
+        slow, whole periods: otherwise it would only ever come to the turns in which faster ones push to it.
+        """
+        period = self._roster.schedule.period
+        return max(0, behind - behind % period if period and behind > period else behind)
 
     def is_asked(self, rank: int, turn: int, degree: int | None = None) -> bool:
         """Whether it is the rank that begins an exchange with this peer at a turn: drawn where the edge goes both ways.

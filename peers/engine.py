@@ -266,7 +266,9 @@ class Engine:
     @property
     def arrivals(self) -> bool:
         """Whether anything has arrived that is to be merged before the move."""
-        return self.core.inbox.nbytes > self.core.inbox.asking
+        # In this order: what is booked in between is one merge too many, not one too few.
+        asking = self.core.inbox.asking
+        return self.core.inbox.nbytes > asking
 
     @property
     def exchanges(self) -> bool:

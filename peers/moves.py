@@ -7,8 +7,9 @@ than it should by the share o / (w + o). So the move of z is made (w + o) / w ti
 
     x <- x + min(w + o, LONGEST w) u
 
-Mass that has arrived is merged before the move (`gossip.events.Merge`), so it is part of w. Where nothing is on its
-way, as whenever answers come within a step, nothing is copied and nothing is multiplied.
+Mass that has arrived is merged before the move (`gossip.events.Merge`), so it is part of w, but for what asks for an
+answer, which its sender has just moved. Where nothing is on its way, as whenever answers come within a step, nothing is
+copied and nothing is multiplied.
 """
 
 from __future__ import annotations

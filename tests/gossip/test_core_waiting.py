@@ -226,7 +226,16 @@ def test_a_lie_does_not_carry_pairs_out_of_the_range_of_turns() -> None:
     hand.tell(0, parcel(turn=10**9))
     hand.step(0)
     assert hand.parcels()[0].turn == 0
-    assert hand.cores[0].rejections.total == 1
+    assert hand.cores[0].mass.weights == [0.625], "what it brought is mass all the same: half of 1.25 is left"
+
+
+@pytest.mark.parametrize(("ahead", "taken"), [(1, 1), (3, 3), (4, 3), (5, 3), (6, 6), (50, 48)])
+def test_who_is_more_than_a_period_behind_skips_whole_ones(ahead: int, taken: int) -> None:
+    """So that it comes to all its neighbours, not only to those turns in which faster ones push to it."""
+    hand = Hand(1.0, 3.0, turns=[ONE_WAY] * 3, algorithm="adpsgd")
+    hand.tell(0, parcel(turn=ahead))
+    hand.step(0)
+    assert hand.parcels()[0].turn == taken
 
 
 def test_three_in_a_circle_keep_step_whatever_the_order() -> None:

@@ -66,7 +66,7 @@ def test_piling_up_touches_no_parcel() -> None:
 
 
 def test_who_asks_is_remembered_and_comes_last_each_by_itself() -> None:
-    box = inbox()
+    box = Inbox(1, 100, in_order=False, piles=4)
     for origin, answer in ((1, True), (2, False), (3, True)):
         box.add(parcel(origin=origin, ask=0.5), answer=answer)
     piles = box.due(0, 0)
@@ -75,7 +75,7 @@ def test_who_asks_is_remembered_and_comes_last_each_by_itself() -> None:
 
 
 def test_all_that_ask_are_one_pile_where_they_are_answered_together() -> None:
-    box = Inbox(1, 1000, in_order=False, together=True)
+    box = inbox()
     for origin in (1, 2, 3):
         box.add(parcel(origin=origin, ask=0.5), answer=True)
     (pile,) = box.due(0, 0)
@@ -83,7 +83,7 @@ def test_all_that_ask_are_one_pile_where_they_are_answered_together() -> None:
 
 
 def test_what_is_left_when_some_is_taken_out_is_due_all_the_same() -> None:
-    box = inbox()
+    box = Inbox(1, 100, in_order=False, piles=9)
     for origin in (1, 2, 3):
         box.add(parcel(origin=origin, ask=0.5), answer=True)
     assert box.take(0) is not None
@@ -93,15 +93,20 @@ def test_what_is_left_when_some_is_taken_out_is_due_all_the_same() -> None:
     assert (box.nbytes, box.asking, list(box)) == (0, 0, [])
 
 
-def test_whoever_asks_leaves_room_for_what_asks_for_nothing() -> None:
-    box = inbox(limit=32)
+def test_whoever_asks_leaves_room_in_every_shard_for_what_asks_for_nothing() -> None:
+    shards = 5
+    box = Inbox(shards, 3 * shards * 8, in_order=False, piles=3)
     for origin in range(1, 9):
-        assert box.room(parcel(origin=origin, ask=0.5))
-        box.add(parcel(origin=origin, ask=0.5), answer=True)
-    assert box.nbytes == 24
-    assert box.room(parcel(origin=9))
-    box.add(parcel(origin=9), answer=False)
-    assert [[ask.to.rank for ask in pile.asks] for pile in box.due(0, 0)] == [[], [1], [2], [3, 4, 5, 6, 7, 8]]
+        for shard in range(shards):
+            assert box.room(parcel(origin=origin, shard=shard, ask=0.5))
+            box.add(parcel(origin=origin, shard=shard, ask=0.5), answer=True)
+    assert box.nbytes == 2 * shards * 8
+    for shard in range(shards):
+        assert box.room(parcel(origin=9, shard=shard))
+        box.add(parcel(origin=9, shard=shard), answer=False)
+    for shard in range(shards):
+        asks = [[ask.to.rank for ask in pile.asks] for pile in box.due(shard, 0)]
+        assert asks == [[], [1], [2, 3, 4, 5, 6, 7, 8]]
 
 
 def test_the_limit_is_in_bytes_and_the_first_always_fits() -> None:
