@@ -6,8 +6,8 @@ Theory of operation. The peer is *training* (the values belong to the trainer) o
     open     --Proceed-------> training  once nothing is waited for any more, by arrival or by deadline
     training --Rest----------> open      push nothing; merge whatever comes
     open     --Resume--------> training  at once
-    training --Merge---------> training  merge what is due and asks for nothing, between the gradient and the move, which
-                                         then counts for what has arrived in the meantime as well
+    training --Merge---------> training  merge what is due and asks for nothing, between the gradient and the move,
+                                         which then counts for what has arrived in the meantime as well
 
 Each shard walks the schedule at its own pace: its *turn* counts its own pushes, so a share of the shards per step
 cannot alias with the schedule's period. Where a policy ever waits for a turn, or averages pairs, it is a Lamport clock:
