@@ -113,6 +113,8 @@ class Traffic:
         self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, self.policy.lag == 0, piles)
         #: What others want of our mass, at the next boundary: one ask for each of them and shard.
         self._asks: dict[tuple[int, int], Ask] = {}
+        #: When a shard of which there is nothing to give may be asked for again.
+        self._pull_at: dict[int, float] = {}
         #: The verdicts on what each neighbour, in its present incarnation, has sent.
         self._received: dict[Address, Received] = {}
         if self._pairs is not None:
@@ -150,7 +152,7 @@ class Traffic:
         for address, fraction in edges:
             if snapshot is None:
                 self._pass(address, shard, turn)
-                if self.policy.pairwise and scale < _WORTHWHILE:
+                if self.policy.pairwise and scale < _WORTHWHILE and self._may_pull(address, shard, now):
                     # Nothing to give, so there is nothing to be answered: unless it is asked, nobody might ever give us
                     # any, and one that believes us dead would not hear that we live.
                     self._send(Pull(self.me, address, turn, shard, fraction))
@@ -158,6 +160,13 @@ class Traffic:
                 ask = fraction if self.policy.pairwise else 0.0
                 self._dispatch(address, shard, turn, scale * fraction * weight, snapshot, ask, now)
         self._keep_the_rest(shard, snapshot, weight)
+
+    def _may_pull(self, to: Address, shard: int, now: float) -> bool:
+        """Whether nothing of ours is on its way, which would be answered, and the last pull is a round trip ago."""
+        if self.outbox.weight(shard) or now < self._pull_at.get(shard, now):
+            return False
+        self._pull_at[shard] = now + self._resend.after(to.rank)
+        return True
 
     def _offer(self, pairs: Pairs, shard: int, turn: int, now: float) -> None:
         """Offer some values to the neighbours of the turn."""
