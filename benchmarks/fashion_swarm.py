@@ -69,10 +69,12 @@ def carried_out(runs: Iterable[Run], name: str, *, more: bool = False) -> list[A
                 said = f"{found['accuracy']:.2f}% after {found['seconds']:.0f} s, moved {found['moved']:.2f}"
                 print(f"  {run.key}: {said}, {sent([found]) / 1e3:.1f} kB/step", file=sys.stderr, flush=True)
     if not more:
-        left = {key: value for key, value in done.items() if key not in {run.key for run in asked}}
-        kept.write_text(json.dumps(left))
-        if not left:
-            kept.unlink()
+        wanted = {run.key for run in asked}
+        left = {key: value for key, value in done.items() if key not in wanted}
+        if left:
+            kept.write_text(json.dumps(left))
+        else:
+            kept.unlink(missing_ok=True)
     return [done[run.key] for run in asked]
 
 

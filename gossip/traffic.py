@@ -152,21 +152,21 @@ class Traffic:
         for address, fraction in edges:
             if snapshot is None:
                 self._pass(address, shard, turn)
-                if self.policy.pairwise and scale < _WORTHWHILE and self._may_pull(address, shard, now):
-                    # Nothing to give, so there is nothing to be answered: unless it is asked, nobody might ever give us
-                    # any, and one that believes us dead would not hear that we live.
-                    self._send(Pull(self.me, address, turn, shard, fraction))
+                if self.policy.pairwise and scale < _WORTHWHILE:
+                    self._ask_instead(address, shard, turn, fraction, now)
             else:
                 ask = fraction if self.policy.pairwise else 0.0
                 self._dispatch(address, shard, turn, scale * fraction * weight, snapshot, ask, now)
         self._keep_the_rest(shard, snapshot, weight)
 
-    def _may_pull(self, to: Address, shard: int, now: float) -> bool:
-        """Whether nothing of ours is on its way, which would be answered, and the last pull is a round trip ago."""
-        if self.outbox.weight(shard) or now < self._pull_at.get(shard, now):
-            return False
-        self._pull_at[shard] = now + self._resend.after(to.rank)
-        return True
+    def _ask_instead(self, to: Address, shard: int, turn: int, fraction: float, now: float) -> None:
+        """Ask for mass where there is none to give, once in a round trip, unless some is on its way to be answered.
+
+        Nobody might ever give us any otherwise, and one that believes us dead would not hear that we live.
+        """
+        if not self.outbox.weight(shard) and now >= self._pull_at.get(shard, now):
+            self._pull_at[shard] = now + self._resend.after(to.rank)
+            self._send(Pull(self.me, to, turn, shard, fraction))
 
     def _offer(self, pairs: Pairs, shard: int, turn: int, now: float) -> None:
         """Offer some values to the neighbours of the turn."""

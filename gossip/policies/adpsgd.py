@@ -1,8 +1,8 @@
 """Asynchronous pairwise averaging: half for half, and nobody waits.
 
 Lian, Zhang, Zhang, Liu, "Asynchronous Decentralized Parallel Stochastic Gradient Descent", 2017, arXiv:1710.06952.
-After each step a peer pushes half of its mass to its neighbour of the turn, and the neighbour, when it comes
-to a step boundary, answers with half of its own mass from before it merged that. With equal weights both then hold
+After each step a peer pushes half of its mass to its neighbour of the turn, and the neighbour, once it has made its
+next step, answers with half of its own mass from before it merged that. With equal weights both then hold
 exactly the mean of the two. If the answer is lost, or comes late, this is still correct push-sum: no
 locks, no bipartite graph, no deadlock. docs/decisions tells why not differences. Where several have pushed, it is one
 pair after the other, and what others owe is merged before the first. Where an edge goes both ways in a turn, one of

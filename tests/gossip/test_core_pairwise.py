@@ -6,7 +6,7 @@ import pytest
 from hand_swarm import ONE_WAY, PAIR, Hand, only, parcel
 
 from gossip import events
-from gossip.messages import Ack, Address, Parcel
+from gossip.messages import Ack, Address, Parcel, Pull
 
 HERE, THERE = Address(0, 0), Address(1, 0)
 
@@ -216,3 +216,30 @@ def test_before_the_move_what_is_owed_is_merged_and_who_asks_waits_for_it() -> N
     assert (answer.weight, answer.values.tolist()) == (1.0, [7.0]), "half of what was held, moved"
     assert core.mass.values.tolist() == [(7.0 + 0.5 * 1.0) / 1.5], "and what asked has been moved by who pushed it"
     assert core.inbox.nbytes == core.inbox.asking == 0
+
+
+def test_who_has_nothing_to_give_asks_for_some_once_in_a_round_trip() -> None:
+    hand = Hand(1.0, 4.0, turns=[ONE_WAY], algorithm="adpsgd", weight_floor=0.999, resend_first=1.0)
+
+    def pulls() -> int:
+        asked = sum(isinstance(message, Pull) for message in hand.mail())
+        hand.lose()
+        return asked
+
+    hand.step(0)
+    assert pulls() == 1
+    hand.step(0)
+    assert pulls() == 0, "it has just asked"
+    hand.now += 1.0
+    hand.step(0)
+    assert pulls() == 1
+
+
+def test_who_waits_for_an_answer_does_not_ask_for_more() -> None:
+    """Of two neighbours the first has not answered yet, and there is nothing left for the second."""
+    hand = Hand(1.0, 4.0, 7.0, turns=[ONE_WAY, {0: {2: 0.5}}], algorithm="adpsgd", weight_floor=0.5)
+    hand.step(0)
+    assert [type(message) for message in hand.mail()] == [Parcel]
+    hand.lose()
+    hand.step(0)
+    assert not [message for message in hand.mail() if isinstance(message, Pull)]
