@@ -77,7 +77,8 @@ def test_when_one_of_three_is_killed_the_others_form_anew_and_end_well(tmp_path:
             finished(second, logs[1])
     one, other = results(tmp_path, range(2))
     assert 2 not in one["view"] + other["view"]
-    assert one["step"] == other["step"] > 12
+    assert abs(one["step"] - other["step"]) <= 1, "who is out of data is not waited for"
+    assert min(one["step"], other["step"]) > 12
     assert one["model"]["0.weight"] == other["model"]["0.weight"]
     assert set(one["seen"]) | set(other["seen"]) == set(range(96)), "what it had left undone was done"
 
