@@ -61,8 +61,8 @@ _SHARED = (
     "join_key",
     "watch_key",
 )
-#: Seconds for which who has another model goes on telling, so that the others hear it as well.
-_LAST_WORDS = 1.5
+#: Glances for which who has another model goes on telling, so that the others hear it as well.
+_LAST_WORDS = 8
 
 
 class StartError(RendezvousError):
@@ -250,14 +250,17 @@ class Engine:
 
     def _wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Wait for something that others tell; raise if the gossip thread fails or somebody has another model."""
-        deadline = time.monotonic() + timeout
-        while not self.bulletin.wait_for(lambda: predicate() or self._model.conflict is not None, _GLANCE):
+        # In glances, so that a process that was suspended has lost one of them and not all of its time.
+        left = timeout
+        while not self.bulletin.wait_for(lambda: predicate() or self._model.conflict is not None, min(left, _GLANCE)):
             self.driver.check()
-            if time.monotonic() > deadline:
+            left -= _GLANCE
+            if left <= 0:
                 return False
         if self._model.conflict is not None:
             self.bulletin.add("model-lines", self._lines)
-            self.bulletin.wait_for(lambda: False, _LAST_WORDS)
+            for _ in range(_LAST_WORDS):
+                self.bulletin.wait_for(lambda: False, _GLANCE)
             raise StartError(self._lines.complaint(self._model.conflict))
         return True
 

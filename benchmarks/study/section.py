@@ -32,11 +32,11 @@ class Report:
         """The seeds."""
         return range(self.budget.seeds)
 
-    def caption(self, what: str, seeds: int = 0) -> str:
-        """Return what stands above a table: what it shows, the command, the samples and the seeds, if not all."""
+    def caption(self, what: str) -> str:
+        """Return what stands above a table: what it shows, the command, the samples and the seeds."""
         return (
             f"{what} `python -m benchmarks.study {self.name} {self.budget.said}`: "
-            f"{self.budget.samples:,} samples in all, {_seeds(seeds or self.budget.seeds)}."
+            f"{self.budget.samples:,} samples in all, {_seeds(self.budget.seeds)}."
         )
 
     def picture(self, name: str, shows: str, noise: str) -> str:

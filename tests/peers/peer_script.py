@@ -88,6 +88,7 @@ def train(
             "samples": peer.samples,
             "seen": seen,
             "disagreement": peer.consensus(1e-3, 60.0) if consensus else None,
+            "agreed": peer.step,
             "view": list(peer.view),
             "model": digest(model.state_dict()),
             "optimizer": digest(optimizer.state_dict()),

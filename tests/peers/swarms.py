@@ -28,6 +28,8 @@ from peers.setup import Setup
 
 #: Seconds after which a peer hangs.
 LONGEST = 60.0
+#: Seconds after which a process does: several of them start at once, and each has torch to import.
+LONGEST_PROCESS = 200.0
 Body = Callable[[Peer], Any]
 
 

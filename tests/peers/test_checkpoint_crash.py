@@ -18,13 +18,15 @@ import peers.checkpoint
 import peers.snapshot_files
 from peers.checkpoint import CheckpointError, Checkpoints
 
+pytestmark = pytest.mark.timeout(240)
+
 HERE = Path(__file__).parent
 
 
 def scenario(name: str, directory: Path) -> Any:
     path = os.pathsep.join([str(HERE), str(HERE.parent.parent)])
     command = [sys.executable, str(HERE / "checkpoint_process.py"), name, str(directory)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarms import LONGEST, clean_environment, reserved_ports
+from swarms import LONGEST_PROCESS, clean_environment, reserved_ports
 from test_processes import SCRIPT, finished, process
+
+pytestmark = pytest.mark.timeout(2 * LONGEST_PROCESS)
 
 #: A death is told within a second or two, and not after what suits a loaded machine.
 QUICK = """
@@ -44,14 +46,14 @@ def test_a_launched_swarm_ends_with_the_same_bits(compress: str, tmp_path: Path)
     command = [sys.executable, "-m", "launch.cli", "launch", "-n", "3", "--algorithm", "allreduce", "--straggler"]
     command += ["1=2x", "--compress", compress, "--run-dir", str(tmp_path / "run"), str(SCRIPT), json.dumps(options)]
     ended = subprocess.run(
-        command, env=clean_environment(), capture_output=True, text=True, timeout=LONGEST, check=False
+        command, env=clean_environment(), capture_output=True, text=True, timeout=LONGEST_PROCESS, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     first, *others = results(tmp_path, range(3))
     assert first["disagreement"] == 0.0
     assert set().union(*(one["seen"] for one in (first, *others))) == set(range(96))
     for other in others:
-        assert abs(other["step"] - first["step"]) <= 1, "who is out of data is not waited for"
+        assert other["agreed"] == first["agreed"], "who is out of data is not waited for, but catches up"
         for name, value in first["model"].items():
             if not name.endswith("num_batches_tracked"):
                 assert other["model"][name] == value, name
@@ -64,7 +66,7 @@ def test_when_one_of_three_is_killed_the_others_form_anew_and_end_well(tmp_path:
         options: dict[str, Any] = {
             "algorithm": "allreduce",
             "hosts": [f"127.0.0.1:{port}" for port in ports],
-            "start_timeout": LONGEST,
+            "start_timeout": LONGEST_PROCESS,
             "out": str(tmp_path / "{rank}.json"),
         }
         with (
@@ -77,8 +79,8 @@ def test_when_one_of_three_is_killed_the_others_form_anew_and_end_well(tmp_path:
             finished(second, logs[1])
     one, other = results(tmp_path, range(2))
     assert 2 not in one["view"] + other["view"]
-    assert abs(one["step"] - other["step"]) <= 1, "who is out of data is not waited for"
     assert min(one["step"], other["step"]) > 12
+    assert one["agreed"] == other["agreed"], "who is out of data is not waited for, but catches up"
     assert one["model"]["0.weight"] == other["model"]["0.weight"]
     assert set(one["seen"]) | set(other["seen"]) == set(range(96)), "what it had left undone was done"
 
@@ -89,7 +91,7 @@ def test_when_the_centre_of_a_parameter_server_is_killed_the_other_ends_and_says
         options: dict[str, Any] = {
             "algorithm": "parameter-server",
             "hosts": [f"127.0.0.1:{port}" for port in ports],
-            "start_timeout": LONGEST,
+            "start_timeout": LONGEST_PROCESS,
             "epochs": 10_000,
         }
         with (

@@ -474,7 +474,7 @@ def test_a_process_is_killed_while_it_does_not_step(child: subprocess.Popen[str]
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("child", [["pause:1@3+2s"]], indirect=True)
+@pytest.mark.parametrize("child", [["pause:1@3+6s"]], indirect=True)
 def test_a_process_stands_still_with_all_its_threads_and_goes_on(child: subprocess.Popen[str]) -> None:
     _, status = os.waitpid(child.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status), "it ended instead"
@@ -485,7 +485,7 @@ def test_a_process_stands_still_with_all_its_threads_and_goes_on(child: subproce
     _, status = os.waitpid(child.pid, os.WCONTINUED)
     assert os.WIFCONTINUED(status)
     output, _ = child.communicate("\n", timeout=60)
-    told = ["told a pause of 2 s is injected at step 3"]
+    told = ["told a pause of 6 s is injected at step 3"]
     assert output.splitlines() == ["step 1", "step 2", *told, "step 3", "step 4", "step 5", "waits"]
     assert child.returncode == 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -26,6 +28,7 @@ class Point(nn.Module):
 
 def test_peers_with_different_targets_meet_in_the_middle() -> None:
     """Each is drawn to its own rank; the others keep it near the mean of all, 1, and consensus ends at it."""
+    together = threading.Barrier(3)
 
     def body(peer: Peer) -> tuple[float, float, float, int]:
         model = Point()
@@ -34,7 +37,9 @@ def test_peers_with_different_targets_meet_in_the_middle() -> None:
         for _ in range(120):
             for parameter in model.parameters():
                 parameter.grad = parameter.detach() - peer.rank
+            together.wait(LONGEST)  # who is in consensus asks the others for whole shards
             optimizer.step()
+        together.wait(LONGEST)
         strayed = float((model.at.detach() - 1).abs().mean())
         sent = peer._engine.driver.bytes_sent
         reached = peer.consensus(1e-3, LONGEST)

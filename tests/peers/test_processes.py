@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import torch
 from peer_script import train
-from swarms import LONGEST, clean_environment, reserved_ports
+from swarms import LONGEST_PROCESS, clean_environment, reserved_ports
+
+pytestmark = pytest.mark.timeout(2 * LONGEST_PROCESS)
 
 SCRIPT = Path(__file__).with_name("peer_script.py")
 
@@ -40,7 +42,7 @@ def script(**options: Any) -> list[str]:
 
 def finished(one: subprocess.Popen[bytes], log: Path, code: int = 0) -> None:
     try:
-        found: int | None = one.wait(LONGEST)
+        found: int | None = one.wait(LONGEST_PROCESS)
     except subprocess.TimeoutExpired:
         found = None
     assert found == code, log.read_text()
@@ -48,7 +50,7 @@ def finished(one: subprocess.Popen[bytes], log: Path, code: int = 0) -> None:
 
 def appears(path: Path, one: subprocess.Popen[bytes], log: Path) -> None:
     """Wait for a file that a process writes."""
-    deadline = time.monotonic() + LONGEST
+    deadline = time.monotonic() + LONGEST_PROCESS
     while not path.exists():
         assert one.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
@@ -72,7 +74,7 @@ def fit(results: list[dict[str, Any]], samples: int = 96, epochs: int = 3) -> No
 
 def test_under_torchrun_the_script_is_a_swarm(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    options = {"out": str(tmp_path / "{rank}.json"), "start_timeout": LONGEST}
+    options = {"out": str(tmp_path / "{rank}.json"), "start_timeout": LONGEST_PROCESS}
     log = tmp_path / "log"
     with process([*command, str(SCRIPT), json.dumps(options)], log) as one:
         finished(one, log)
@@ -83,7 +85,9 @@ def test_under_slurm_the_script_is_a_swarm_whatever_the_seeds(tmp_path: Path) ->
     logs = [tmp_path / f"log-{rank}" for rank in range(2)]
     with reserved_ports(1) as ports:
         shared = {"SLURM_NTASKS": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
-        commands = [script(out=str(tmp_path / "{rank}.json"), seed=rank, start_timeout=LONGEST) for rank in range(2)]
+        commands = [
+            script(out=str(tmp_path / "{rank}.json"), seed=rank, start_timeout=LONGEST_PROCESS) for rank in range(2)
+        ]
         with (
             process(commands[0], logs[0], SLURM_PROCID="0", SLURM_LOCALID="0", **shared) as first,
             process(commands[1], logs[1], SLURM_PROCID="1", SLURM_LOCALID="1", **shared) as second,
@@ -135,7 +139,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path) -> None:
 def test_a_killed_peer_comes_back_and_gets_the_state_from_those_who_train_on(tmp_path: Path) -> None:
     logs = [tmp_path / f"log-{number}" for number in range(4)]
     stop, again = tmp_path / "stop", tmp_path / "again"
-    options = {"start_timeout": LONGEST, "samples": 20_000, "epochs": 1000, "consensus": False}
+    options = {"start_timeout": LONGEST_PROCESS, "samples": 20_000, "epochs": 1000, "consensus": False}
     with reserved_ports(3) as ports:
         options["hosts"] = [f"127.0.0.1:{port}" for port in ports]
         started = [tmp_path / f"started-{rank}" for rank in range(2)]
