@@ -70,15 +70,18 @@ class Looker:
         """Return what is shown; raise `NothingShown` if nothing is."""
         nobody, anybody = Address(ANYBODY, 0), Address(ANYBODY, 0)
         frames = self._codec.encode(Look(nobody, anybody, str(self._transport.endpoint), self._key))
+        while self._received() is not None:
+            pass  # what an earlier look that was repeated has left is old
         deadline = time.monotonic() + timeout
         again_at = 0.0
         while (now := time.monotonic()) < deadline:
             if now >= again_at:
                 again_at = now + (_AGAIN if self._transport.send(_THERE, frames) else _RETRY)
+            self._transport.wait(min(again_at, deadline) - time.monotonic())
+            # After the wait, however late it is: who was held up meanwhile may well have its answer.
             shown = self._received()
             if shown is not None:
                 return shown
-            self._transport.wait(min(again_at, deadline) - time.monotonic())
         raise NothingShown(
             f"{self._peer} did not answer within {timeout:g} s. If the run is just starting, try again: a peer "
             "answers once its script has attached the model. Otherwise: is a peer there, can it reach "

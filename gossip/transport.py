@@ -115,10 +115,12 @@ class _Outlet:
     words: zmq.Socket[bytes]
     endpoint: Endpoint
     key: bytes | None
-    #: When both could last be written to.
-    writable_at: float
+    #: When it was last looked at.
+    looked_at: float
     #: Whether it can read our memory; None: it is on another host.
     sharing: Sharing | None
+    #: Seconds, between looks, for which not both could be written to.
+    stuck: float = 0.0
     #: Payloads that ZeroMQ may still hold, by where they are. Until the tracker says that one has left nothing else
     #: can take its place: ZeroMQ refers to it. This does not, or its memory would not be used again for long.
     leaving: dict[int, zmq.MessageTracker] = field(default_factory=dict)
@@ -153,6 +155,8 @@ class ZmqTransport:
     _SMALL = 4 << 10
     #: Seconds between two looks at the connections.
     _LOOK = 0.2
+    #: Looks in a row, at least, that find a connection of no use before it is made anew.
+    _LOOKS = 4
     #: Milliseconds that small messages have for leaving when the transport is closed.
     _LAST_WORDS = 100
 
@@ -342,9 +346,11 @@ class ZmqTransport:
             return
         self._looked_at = now
         for rank, outlet in list(self._outlets.items()):
-            if outlet.writable():
-                outlet.writable_at = now
-            elif now - outlet.writable_at > self._link.handshake:
+            # Who has not looked for long knows little: the queue may be full, and the connection well all the while.
+            passed = min(now - outlet.looked_at, self._link.handshake / self._LOOKS)
+            outlet.stuck = 0.0 if outlet.writable() else outlet.stuck + passed
+            outlet.looked_at = now
+            if outlet.stuck > self._link.handshake:
                 self.reconnect(rank)
 
     def wake(self) -> None:

@@ -1,4 +1,4 @@
-"""What holds for every test: hypothesis is deterministic, and in CI a skip is a failure."""
+"""What holds for every test: hypothesis is deterministic, the longest come first, and in CI a skip is a failure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from hypothesis import settings
 # The same examples in every run: a test that fails once in a hundred runs is no use to anybody.
 settings.register_profile("gossip", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("gossip")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest, or one worker is busy with one of them when the others have nothing left to do."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

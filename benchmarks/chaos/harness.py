@@ -53,7 +53,7 @@ class Scale:
         return [word for name, value in said.items() for word in (f"--{name}", str(value))]
 
 
-FULL, QUICK = Scale(48, 0.025), Scale(16, 0.02)
+FULL, QUICK = Scale(48, 0.025), Scale(32, 0.02)
 
 
 class Session:

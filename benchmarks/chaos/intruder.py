@@ -52,7 +52,9 @@ def main() -> None:
     order = json.loads(line)
     context = zmq.Context()
     outlet = context.socket(zmq.PUSH)
-    outlet.setsockopt(zmq.LINGER, 500)
+    # Of who is let in all is to arrive, however long others are held up; who is not waits for nothing.
+    patience = round(1000 * order.get("patience", 0.0))
+    outlet.setsockopt(zmq.LINGER, max(500, patience))
     outlet.setsockopt(zmq.IMMEDIATE, 1)
     outlet.setsockopt(zmq.SNDTIMEO, 100)
     if "server_key" in order:
@@ -61,6 +63,7 @@ def main() -> None:
         outlet.setsockopt(zmq.CURVE_PUBLICKEY, public)
         outlet.setsockopt(zmq.CURVE_SECRETKEY, secret)
     outlet.connect(f"tcp://{order['endpoint']}")
+    outlet.poll(patience, zmq.POLLOUT)
     taken = 0
     deadline = time.monotonic() + order.get("seconds", 5.0)
     for _ in range(order.get("times", 1)):

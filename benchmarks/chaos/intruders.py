@@ -21,6 +21,8 @@ ALL = range(4)
 COUNT = 200
 #: A sequence that an honest sender may be at, and is not yet.
 _AHEAD = 40
+#: Seconds that an intruder who is let in has: to be connected, to send, and for the last of it to leave.
+_PATIENCE = 30.0
 
 
 @row("nan", "parcels of NaN in a peer's name")
@@ -141,7 +143,7 @@ class Intruder:
     def send(self, swarm: Swarm, order: dict[str, Any]) -> int:
         """Have it do something, once; return how many messages went out."""
         told = {"run": swarm.run_dir.name, "size": int((swarm.directory(0) / "size").read_text()), **order}
-        said, _ = self._process.communicate(json.dumps(told) + "\n", timeout=60)
+        said, _ = self._process.communicate(json.dumps(told) + "\n", timeout=4 * _PATIENCE)
         return int(said)
 
 
@@ -157,7 +159,8 @@ def _forged(stage: Stage, reason: str, **forged: Any) -> None:
         swarm.reach()
         swarm.fault()
         order = {"what": "parcels", "origin": (1, 0), "destination": (0, 0), "first": _AHEAD, "count": COUNT}
-        taken = intruder.send(swarm, {**order, "endpoint": swarm.endpoint(0), "pause": 0.002, **forged})
+        order |= {"endpoint": swarm.endpoint(0), "pause": 0.002, "patience": _PATIENCE, "seconds": _PATIENCE}
+        taken = intruder.send(swarm, {**order, **forged})
         swarm.finish(ALL)
         rejected = json.loads((swarm.directory(0) / "summary.json").read_text())["rejected"]
     stage.show("messages sent", taken, ">=", COUNT)

@@ -24,11 +24,11 @@ from typing import Any
 from benchmarks.bars import Bar
 from benchmarks.chaos.harness import Swarm, lines
 
-__all__ = ["ACCURACY", "EXACT", "Outcome", "bars", "mass", "measured"]
+__all__ = ["ACCURACY", "EXACT", "PAUSE", "Outcome", "bars", "mass", "measured"]
 
 _RESULT = re.compile(r"average of all ([\d.]+)%")
-#: What the bar of it is called.
-ACCURACY = "accuracy"
+#: What the bars of these are called.
+ACCURACY, PAUSE = "accuracy", "longest pause"
 #: Weights are sums of a few thousand numbers of double precision.
 EXACT = 1e-9
 AGREED = 1e-3
@@ -93,7 +93,7 @@ def bars(outcome: Outcome, undisturbed: Outcome | None) -> list[Bar]:
     machine = _MACHINE * outcome.stall_seconds
     longest = max(PAUSE_STEPS * outcome.step_seconds, PAUSE_SECONDS, machine)
     found = [
-        Bar("longest pause", outcome.pause_seconds, "<=", round(longest, 3), " s"),
+        Bar(PAUSE, outcome.pause_seconds, "<=", round(longest, 3), " s"),
         Bar("steps lost", outcome.lost, "<=", 0),
         Bar("mass error", outcome.mass_error, "<=", EXACT),
         Bar("apart", outcome.apart, "<=", AGREED),

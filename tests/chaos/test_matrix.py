@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from benchmarks.chaos.harness import QUICK, Session
 from benchmarks.chaos.matrix import ROWS
-from benchmarks.chaos.outcome import Outcome
+from benchmarks.chaos.outcome import PAUSE, Outcome
 from benchmarks.chaos.rows import Result, reference, run_row
 
 #: Those that wait for no death and no second start, which takes too long for every run of the tests.
@@ -21,9 +21,10 @@ QUICK_ROWS = ["nan", "wrong-key"]
 ROOT = os.geteuid() == 0
 
 
-def verdict(result: Result) -> None:
+def verdict(result: Result, without: Collection[str] = ()) -> None:
     assert not result.error, f"{result.name}: {result.error}"
-    assert not result.failed, f"{result.name}: {[str(bar) for bar in result.failed]}"
+    failed = [str(bar) for bar in result.failed if bar.name not in without]
+    assert not failed, f"{result.name}: {failed}"
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +33,18 @@ def full() -> Iterator[tuple[Session, Outcome]]:
         yield session, reference(session)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(240)
 def test_quick_rows_hold() -> None:
-    """Both at once, in one session."""
+    """Both at once, in one session.
+
+    How long a peer paused is left to the whole matrix: beside other tests any process may be held up for longer.
+    """
     possible = [name for name in QUICK_ROWS if ROOT or not ROWS[name].root]
     with Session(QUICK) as session, ThreadPoolExecutor(len(possible)) as pool:
         results = list(pool.map(lambda name: run_row(session, name, None), possible))
     for result in results:
-        verdict(result)
+        verdict(result, without=[PAUSE])
         assert result.outcome.accuracy > 90, "nothing was learnt"
     if possible != QUICK_ROWS:
         pytest.skip("these held; the others need root, for network namespaces")

@@ -26,6 +26,8 @@ from gossip.wire import Codec
 LOOPBACK = Endpoint("127.0.0.1", 0)
 #: Nothing here takes longer than this unless it hangs.
 PATIENCE = 60.0
+#: What takes longer to close hangs. No more than that is held: where many share a core anything may stand for seconds.
+HANGS = 20.0
 
 
 @dataclass

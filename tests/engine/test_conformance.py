@@ -9,10 +9,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
-from engines import PATIENCE, steps, together, weight
+from engines import HANGS, PATIENCE, steps, together, weight
 from transports import KINDS, LARGE, Site, content, receive, send, swarm_on, until
 from zmq.utils.garbage import GarbageCollectorThread
 
@@ -308,6 +309,8 @@ def test_many_threads_may_wake(site: Site) -> None:
 # Closing
 
 States = Callable[[Site], list[Transport]]
+#: The kernel's mark of a thread that ends, PF_EXITING. It is there before anybody's join of the thread returns.
+EXITING = 0x4
 
 
 def idle(site: Site) -> list[Transport]:
@@ -345,15 +348,25 @@ def disconnected(site: Site) -> list[Transport]:
     return [sender, receiver]
 
 
+def lives(task: Path) -> bool:
+    """Whether a thread of the system is not about to end: its entry in /proc outlives the join for a moment."""
+    try:
+        flags = int((task / "stat").read_text().rpartition(")")[2].split()[6])
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return not flags & EXITING
+
+
 def footprint() -> tuple[int, int, int]:
     """Return how many descriptors, threads of the system and threads of Python there are."""
     gc.collect()
-    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), threading.active_count()  # noqa: PTH208
+    tasks = sum(map(lives, Path("/proc/self/task").iterdir()))
+    return len(os.listdir("/proc/self/fd")), tasks, threading.active_count()  # noqa: PTH208
 
 
 @pytest.mark.parametrize("state", [idle, alone, unread, full, left, disconnected])
 @pytest.mark.parametrize("name", KINDS)
-def test_closing_is_quick_and_leaves_nothing_behind(name: str, state: States) -> None:
+def test_closing_does_not_hang_and_leaves_nothing_behind(name: str, state: States) -> None:
     """The first time around does not count: it may start the one thread that pyzmq keeps for all zero-copy messages."""
     before = set(threading.enumerate())
     footprints = []
@@ -364,7 +377,7 @@ def test_closing_is_quick_and_leaves_nothing_behind(name: str, state: States) ->
             began = time.monotonic()
             transport.close()
             transport.close()
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < HANGS
         site.close()
         del site, transports, transport
         footprints.append(footprint())
@@ -395,7 +408,7 @@ def test_after_close_there_is_a_clear_error_or_nothing(site: Site, use: Callable
     began = time.monotonic()
     with contextlib.suppress(GossipError):
         assert not use(sender)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < HANGS
 
 
 # The core on it

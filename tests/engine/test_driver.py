@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 import zmq
-from engines import LOOPBACK, PATIENCE, steps, swarm, together, weight
+from engines import HANGS, LOOPBACK, PATIENCE, steps, swarm, together, weight
 
 from gossip import events
 from gossip.driver import Driver, DriverError
@@ -71,7 +71,7 @@ def test_a_peer_that_is_gone_holds_nobody_up() -> None:
 
 
 @pytest.mark.parametrize("state", ["idle", "peers gone", "mid-step"])
-def test_closing_takes_less_than_two_seconds_in_any_state(state: str) -> None:
+def test_closing_does_not_hang_in_any_state(state: str) -> None:
     before = {thread.name for thread in threading.enumerate()}
     with swarm(2, size=1 << 16, shard_bytes=1 << 18, settings=Settings(wait_ceiling=60.0, wait_floor=60.0)) as engines:
         if state == "peers gone":
@@ -80,7 +80,7 @@ def test_closing_takes_less_than_two_seconds_in_any_state(state: str) -> None:
             engines[0].driver.post(events.StepFinished())
         began = time.monotonic()
         engines[0].driver.close()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < HANGS
     left = {thread.name for thread in threading.enumerate()} - before
     assert not {name for name in left if name.startswith("gossip")}
 

@@ -6,6 +6,7 @@ import queue
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -113,6 +114,30 @@ def test_a_swarm_without_keys_shows_itself_to_whoever_asks() -> None:
 
 def test_a_look_that_is_lost_is_repeated() -> None:
     with peer(answers=lambda number: number > 1) as there, Looker(there.transport.endpoint, bind=LOOPBACK) as looker:
+        assert looker.look(PATIENCE) == b"how it is"
+
+
+def test_an_answer_that_is_there_counts_however_late_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was held up while it came would otherwise say that nobody answered."""
+    now = 0.0
+    with Looker(Endpoint("127.0.0.1", 1), bind=LOOPBACK) as looker:
+        answer = looker._codec.encode(Shown(ME, Address(ANYBODY, 0), b"how it is"))
+
+        def held_up(_: float) -> None:
+            nonlocal now
+            now += PATIENCE
+
+        monkeypatch.setattr(looker._transport, "wait", held_up)
+        monkeypatch.setattr(looker._transport, "receive", lambda: answer if now else None)
+        monkeypatch.setattr("gossip.looking.time", SimpleNamespace(monotonic=lambda: now))
+        assert looker.look(1.0) == b"how it is"
+
+
+def test_what_an_earlier_look_has_left_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with peer() as there, Looker(there.transport.endpoint, bind=LOOPBACK) as looker:
+        left = [looker._codec.encode(Shown(ME, Address(ANYBODY, 0), b"how it was"))]
+        receive = looker._transport.receive
+        monkeypatch.setattr(looker._transport, "receive", lambda: left.pop() if left else receive())
         assert looker.look(PATIENCE) == b"how it is"
 
 

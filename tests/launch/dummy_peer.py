@@ -25,10 +25,10 @@ def tell(**message: object) -> None:
         os.write(writing, json.dumps(message).encode() + b"\n")
 
 
-def until(path: Path) -> None:
-    """Wait for a file to appear; the test's time is bounded, and so is this."""
+def until(path: Path, there: bool = True) -> None:
+    """Wait for a file to appear, or to go; the test's time is bounded, and so is this."""
     deadline = time.monotonic() + 60
-    while not path.exists():
+    while path.exists() != there:
         if time.monotonic() > deadline:
             sys.exit(99)
         time.sleep(0.01)
@@ -48,7 +48,10 @@ tell(status={"rank": rank, "step": 10, "samples": 320, "state": "training", "los
 if action == "die once" and rank == 1 and life == 0:
     os.kill(os.getpid(), signal.SIGKILL)
 if action == "die once" and rank != 1:
-    until(directory / "cards-1-1")
+    until(directory / "done-1")
+    # And gone: a launcher that sees all others end before it has read that this one trains would kill it.
+    pid = json.loads((directory / "started-1-1").read_text())["pid"]
+    until(Path(f"/proc/{pid}"), there=False)
 if action == "fail" and rank == 1:
     sys.exit(4)
 if action == "fail all":

@@ -36,12 +36,18 @@ class Launch:
         self._changed = threading.Condition()
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, hosts: str, *options: str, ssh: str, steps: int = 5, namespace: str = "") -> Launch:
-        """Start the launcher in the directory ``work``, in a session of its own like that of a terminal."""
+    def start(
+        self, hosts: str, *options: str, ssh: str, steps: int = 5, namespace: str = "", returns: int | None = None
+    ) -> Launch:
+        """Start the launcher in the directory ``work``, in a session of its own like that of a terminal.
+
+        All train until the rank ``returns`` has come back, if one is to.
+        """
         (self.work / "hosts").write_text(hosts)
         command = [sys.executable, "-m", "launch.cli", "launch", "--hostfile", "hosts", "--run-dir", "runs/one"]
+        arguments = [str(self.notes), str(steps), *([] if returns is None else [str(returns)])]
         self._process = subprocess.Popen(
-            [*inside(namespace), *command, *options, "train.py", str(self.notes), str(steps)],
+            [*inside(namespace), *command, *options, "train.py", *arguments],
             cwd=self.work,
             env={**os.environ, "GOSSIP_SSH": ssh, "COLUMNS": "300"},
             stdin=subprocess.DEVNULL,

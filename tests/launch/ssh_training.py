@@ -1,6 +1,7 @@
 """A training of a few steps, whose peers say what they were told and wait at a gate until a test lets them go on.
 
-Arguments: a directory for what they write, and the number of steps. A peer waits if there is a pipe ``gate-RANK``.
+Arguments: a directory for what they write, the number of steps, and optionally a rank that is to come back: until it
+has joined in two lives, everybody trains on. A peer waits if there is a pipe ``gate-RANK``.
 """
 
 from __future__ import annotations
@@ -8,13 +9,23 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from itertools import count
 from pathlib import Path
 
 import torch
 
 import peers
 
-directory, steps = Path(sys.argv[1]), int(sys.argv[2])
+directory, steps, *returns = Path(sys.argv[1]), int(sys.argv[2]), *map(int, sys.argv[3:])
+#: Seconds for the one that is to come back: it has to be found dead, to import everything again, and to be let in.
+PATIENCE = 120.0
+
+
+def is_back(rank: int) -> bool:
+    path = directory / f"joined-{rank}"
+    return path.exists() and path.read_text().count("\n") > 1
+
 
 with peers.join() as peer:
     setup = peer._setup
@@ -37,7 +48,12 @@ with peers.join() as peer:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     peer.attach(model, optimizer)
     generator = torch.Generator().manual_seed(peer.rank)
-    for _ in range(steps):
+    deadline = time.monotonic() + PATIENCE
+    for step in count():
+        if step >= steps and (all(map(is_back, returns)) or time.monotonic() > deadline):
+            break
+        if step >= steps:
+            time.sleep(0.01)  # the cores are for the one that starts again
         x = torch.randn(8, 4, generator=generator)
         loss = (model(x) - x.sum(1, keepdim=True)).pow(2).mean()
         optimizer.zero_grad()

@@ -260,9 +260,9 @@ def test_this_machine_and_another_and_a_peer_that_is_restarted_there(
     there = server(address=network.address(1), port=22, namespace=network.machines[1])
     hosts = f"localhost slots=2\n{there.address}\n"
     options = ("--fault", "kill:2@5", "--restart", "1", "--algorithm", "adpsgd")
-    launching.start(hosts, *options, ssh=keys.ssh, steps=400, namespace=network.machines[0])
+    launching.start(hosts, *options, ssh=keys.ssh, steps=400, namespace=network.machines[0], returns=2)
     launching.said("rank 2 was ended by SIGKILL", "rank 2 is started again")
-    assert launching.ended() == 0, launching.output
+    assert launching.ended(150) == 0, launching.output
     lives = launching.lives(2)
     assert [one["incarnation"] for one in lives] == [0, 1000]
     assert lives[0]["endpoint"] == lives[1]["endpoint"], "others look for it at its old address"

@@ -20,6 +20,9 @@ from launch.lookout import Lookout
 SCRIPT = Path(__file__).with_name("life_script.py")
 PATIENCE = 60.0
 
+# Longer than what a test waits for in all, so that what it started is ended by the test itself.
+pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
+
 
 def gossip(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "launch.cli", *map(str, arguments)]
@@ -145,7 +148,7 @@ def test_half_of_the_machines_are_cut_off_and_heal(tmp_path: Path) -> None:
 def _cut_and_heal(network: Network, tmp_path: Path) -> None:
     stop, swarm = tmp_path / "stop", tmp_path / "run"
     hosts = [f"{network.address(number)}:{4000 + number}" for number in range(4)]
-    command = [sys.executable, str(SCRIPT), str(stop), "--hosts", ",".join(hosts), "--run-dir", str(swarm)]
+    command = [sys.executable, str(SCRIPT), str(stop), "--quick", "--hosts", ",".join(hosts), "--run-dir", str(swarm)]
 
     def peer(rank: int) -> list[str]:
         return [*inside(network.machines[rank]), *command, "--rank", str(rank)]

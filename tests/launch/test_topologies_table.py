@@ -100,6 +100,7 @@ class Terminal(io.StringIO):
 def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, *argv: str) -> list[str]:
     screen = Terminal()
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", "25")  # without both, rich takes a dumb terminal for one of 80 columns
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(sys, "stdout", screen)
@@ -170,6 +171,7 @@ def test_progress_shows_on_a_slow_terminal_only(monkeypatch: pytest.MonkeyPatch)
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(terminal, "_PATIENCE", 600.0)
     assert list(terminal.watched([1, 2], "counting")) == [1, 2]
     assert screen.getvalue() == "", "quick work is not worth a word"
     monkeypatch.setattr(terminal, "_PATIENCE", 0.0)

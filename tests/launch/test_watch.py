@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -335,7 +336,7 @@ def run_watch(invitation: Invitation, *moments: Any, terminal: bool = False) -> 
     def pause(_: float) -> None:
         todo.pop(0)()
 
-    return cli.guarded(lambda: watch(invitation, console, timeout=0.5, pause=pause)), shown.getvalue()
+    return cli.guarded(lambda: watch(invitation, console, timeout=PATIENCE, pause=pause)), shown.getvalue()
 
 
 def interrupted() -> None:
@@ -441,14 +442,17 @@ def test_a_launched_swarm_can_be_looked_at_and_scraped(tmp_path: Path, capsys: C
         seen: dict[str, Any] = {"members": []}
         while len(seen["members"]) < 2 or not all(one["step"] for one in seen["members"]):
             assert process.poll() is None, process.communicate()[0]
-            if cli.main(["status", str(run), "--json"]) == 0:
-                seen = json.loads(capsys.readouterr().out)
-        assert [(one["rank"], one["membership"]) for one in seen["members"]] == [(0, "alive"), (1, "alive")]
+            code = cli.main(["status", str(run), "--json"])
+            out = capsys.readouterr().out  # there is some, too, where somebody is suspect for a while
+            if code == 0:
+                seen = json.loads(out)
+        assert [one["rank"] for one in seen["members"]] == [0, 1]
+        # Who is held up for a moment is slow, and that is well.
+        assert {one["membership"] for one in seen["members"]} <= {"alive", "slow"}
         assert seen["run"] == "run"
         assert seen["members"][0]["neighbours"] == 1
         for rank in range(2):
-            figures = scrape(served[rank])
-            assert figures['gossip_members{state="alive"}'] == 2
+            figures = scrape_when_well(served[rank], 2)
             assert figures["gossip_steps_total"] >= seen["members"][rank]["step"]
             assert figures['gossip_parcels_total{fate="booked"}'] > 0
         stop.touch()
@@ -476,6 +480,16 @@ def metrics_places(process: subprocess.Popen[str], n: int) -> dict[int, str]:
         if len(found) == n:
             return found
     raise AssertionError("the launch ended early")
+
+
+def scrape_when_well(url: str, members: int) -> dict[str, float]:
+    """Return the figures of a peer once it finds so many well: for a moment anybody may be suspect to it."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        figures = scrape(url)
+        if sum(figures[f'gossip_members{{state="{state}"}}'] for state in ("alive", "slow")) == members:
+            return figures
+        assert time.monotonic() < deadline, figures
 
 
 def scrape(url: str) -> dict[str, float]:

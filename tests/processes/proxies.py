@@ -141,6 +141,7 @@ class Proxy:
         frames = Frames(self)
         next_flip = next_cut = 0  # bytes until then; drawn once there is such weather
         safe = _HANDSHAKE
+        whole = False
         with suppress(OSError):  # one of the ends is gone, so the other goes as well
             while data := source.recv(_CHUNK):
                 if source in self._deaf:
@@ -169,8 +170,15 @@ class Proxy:
                     break
                 next_cut = max(0, next_cut - len(chunk))
                 self._forward(sink, chunk)
-        for one in (source, sink):
-            _break(one)
+            else:
+                whole = forward
+        if whole:
+            # Who connected has closed: what it had sent still arrives, and then the target closes as well.
+            with suppress(OSError):
+                sink.shutdown(socket.SHUT_WR)
+        else:
+            for one in (source, sink):
+                _break(one)
         with self._lock:
             ends[0] -= 1
             if not ends[0]:

@@ -144,12 +144,11 @@ def test_a_peer_that_was_declared_dead_and_was_not_comes_back_as_another(
         peer.ask("post", event="died", rank=VICTIM, incarnation=0)
     all_of(others, "await", more=5)
     sleeper.proceed()
-    sleeper.ask("go", count=30, pause=0.01)
+    sleeper.ask("go", pause=0.01)
     sleeper.ask("await_life", incarnation=1)
     for peer in others:
         peer.ask("await_member", rank=VICTIM, incarnation=1)
-    sleeper.ask("join")
-    all_of(others, "halt")
+    all_of(peers, "halt")
     converge(peers)
     books = settle(peers)
     mine = books[VICTIM]

@@ -22,9 +22,7 @@ from gossip.simulation import Scenario, simulate
 from gossip.simulation.swarm import Swarm
 
 
-@pytest.mark.parametrize(
-    "block", [*range(13), *(pytest.param(block, marks=pytest.mark.slow) for block in range(13, 25))]
-)
+@pytest.mark.parametrize("block", [*range(8), *(pytest.param(block, marks=pytest.mark.slow) for block in range(8, 25))])
 def test_mass_is_conserved_in_every_storm(block: int) -> None:
     for seed in range(4 * block, 4 * block + 4):
         scenario = storm(seed)

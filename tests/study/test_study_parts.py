@@ -189,18 +189,6 @@ def test_a_figure_names_its_command_and_its_noise(tmp_path: Path) -> None:
         assert text.endswith(f"`python -m benchmarks.study topologies {budget.said}`: {noise}")
 
 
-def test_a_table_that_has_fewer_seeds_says_so() -> None:
-    section, budget = command.SECTIONS["compression"], Budget(4800, 3)
-    results = {run: outcome() for run in section.runs(budget)}
-    assert {run.seed for run in results if run.algorithm == "choco"} == {0}
-    assert {run.seed for run in results if run.algorithm == "sgp"} == {0, 1, 2}
-    mass, gradients = (
-        line for line in section.render(Report("compression", budget, results, None)).splitlines() if "kB on" in line
-    )
-    assert mass.endswith("3 seeds, mean ± standard deviation.")
-    assert gradients.endswith(", 1 seed.")
-
-
 def test_the_time_to_an_accuracy_is_read_off_the_curve() -> None:
     assert until(outcome(), 70.0) == 1.5
     assert until(outcome(79.0), 80.0) == float("inf")

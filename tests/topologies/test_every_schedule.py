@@ -1,4 +1,4 @@
-"""What every schedule promises, for every topology and every n from 1 to 130."""
+"""What every schedule promises, for every topology and every n from 1 to 130, some of them with the slow tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from topologies import Schedule, TopologyError, UnsupportedSize
 SEEDS = (0, 1, 7)
 FAR = 10**6 + 3
 #: Blocks of about equal work, for the workers that run them side by side.
-BLOCKS = [(1, 50), (51, 80), (81, 100), (101, 116), (117, 130)]
+BLOCKS = [
+    (1, 50),
+    (51, 66),
+    (127, 130),
+    *(pytest.param(slow, marks=pytest.mark.slow) for slow in ((67, 98), (99, 126))),
+]
 #: Those that a seed changes. The lanes of `hierarchical` run `base` unless told otherwise, which has no seed.
 SEEDED = [name for name in NAMES if topologies.describe(name).random and name != "hierarchical"]
 #: Those with new edges in every step.
