@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from benchmarks import codecs, engine, planning, simulator
+from benchmarks.bars import parser_of
 
 __all__ = ["SHORT"]
 
@@ -16,5 +17,6 @@ SHORT: Mapping[str, Callable[[], bool]] = {
 }
 
 if __name__ == "__main__":
+    parser_of(f"{__doc__}\n\n  {', '.join(SHORT)}").parse_args()
     good = [main() for main in SHORT.values()]
     raise SystemExit(not all(good))

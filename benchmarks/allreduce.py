@@ -10,8 +10,7 @@ near enough to gloo for that. ``--quick`` is for a look: 1 and 25 MiB, once.
 
 from __future__ import annotations
 
-import argparse
-
+from benchmarks.bars import parser_of
 from benchmarks.engine_measure import exchanges
 from gossip.collective import choose
 
@@ -23,7 +22,7 @@ PROCESSES = 4
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="1 and 25 MiB, once")
     args = parser.parse_args(arguments)
     print(f"allreduce: {PROCESSES} processes on one host, medians of runs in turns")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Bar", "command", "finish", "table"]
+__all__ = ["Bar", "command", "finish", "parser_of", "table"]
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,17 @@ def finish(text: str, figures: dict[str, Any], bars: Sequence[Bar], *, as_json: 
     return good
 
 
+def parser_of(text: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help says how the benchmark is called."""
+    spec = sys.modules["__main__"].__spec__
+    called = None if spec is None else f"python -m {spec.name.removesuffix('.__main__')}"
+    kind = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=called, description=text, formatter_class=kind, allow_abbrev=False)
+
+
 def command(main: Callable[..., bool], text: str | None) -> int:
     """Run a benchmark from the command line; return the exit code: 1 if a bar does not hold."""
-    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(text)
     parser.add_argument("--quick", action="store_true", help="less of everything, for a look")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     args = parser.parse_args()

@@ -9,7 +9,6 @@ whoever is held for dead is held so falsely. Bar: no false death. The load avera
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -23,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bars import Bar, finish, table
+from benchmarks.bars import Bar, finish, parser_of, table
 
 __all__ = ["main"]
 
@@ -175,7 +174,7 @@ def _spread(seconds: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--preset", default="lan")
     parser.add_argument("--peers", type=int, default=8)
     parser.add_argument("--deaths", type=int, default=20)

@@ -22,11 +22,11 @@ memory that is mapped included. Encryption, over TCP, has a row and no bar.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from benchmarks.bars import parser_of
 from benchmarks.engine_measure import Row, Slowdown, exchanges, slowdown
 
 __all__ = ["main"]
@@ -118,7 +118,7 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("--quick", action="store_true", help="small models, few turns, no bars")
     args = parser.parse_args()

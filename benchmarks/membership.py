@@ -8,10 +8,10 @@ messages and bytes per second and peer that grow no faster than log n.
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 
+from benchmarks.bars import parser_of
 from gossip.membership import MembershipSettings, State, membership_preset
 from gossip.membership.events import StateChanged
 from gossip.membership.simulation import Conditions, Swarm
@@ -134,7 +134,7 @@ def _quantiles(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--most", type=int, default=4096)
     parser.add_argument("--seconds", type=float, default=20.0)
     args = parser.parse_args()

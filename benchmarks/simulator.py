@@ -7,10 +7,10 @@ Bar: a minute of CPU time for 1,000 x 200 on one core.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
 
+from benchmarks.bars import parser_of
 from gossip.simulation import Scenario, simulate
 
 __all__ = ["main"]
@@ -33,7 +33,7 @@ def main(peers: int = 1_000, steps: int = 200) -> bool:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--peers", type=int, default=1_000)
     parser.add_argument("--steps", type=int, default=200)
     args = parser.parse_args()

@@ -37,7 +37,7 @@ _BYTES = 25 << 18
 #: What it is called, the method, and what else it is told.
 METHODS: list[tuple[str, str, dict[str, Any]]] = [
     ("osgp", "osgp", {}),
-    ("adpsgd", "adpsgd", {}),
+    ("adpsgd", "adpsgd", {"topology": "one-peer-exponential"}),
     ("sgp", "sgp", {}),
     ("osgp, share 25%", "osgp", {"share": 0.25}),
     ("osgp, auto", "osgp", {"compress": "auto"}),

@@ -14,7 +14,6 @@ who were heard of last; no process left over; all mass accounted for, parcel by 
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -25,7 +24,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.bars import Bar, finish, table
+from benchmarks.bars import Bar, finish, parser_of, table
 from benchmarks.chaos.harness import Scale, Session, Swarm, is_running, lines, until
 from benchmarks.chaos.outcome import EXACT, mass
 
@@ -197,7 +196,7 @@ def main(minutes: float = 2.0, seed: int = 0, as_json: bool = False) -> bool:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")

@@ -81,21 +81,22 @@ def copy(source: Values, target: Values) -> Inspection:
 def blend(own: Values, values: Values, fraction: float) -> None:
     """Move ``own`` by a fraction of the way to ``values``, in place."""
     half = own.dtype.itemsize < _WIDE.itemsize
-    for part in _parts(own):
-        mine, theirs = own[part], values[part]
-        difference, wide = _scratch.blocks(mine.size, _WIDE if half else own.dtype)
-        if half:
-            # Half precision would round three times, and half the way between neighbours is no number of theirs.
-            wide[:] = mine
-            difference[:] = theirs
-            difference -= wide
-            difference *= fraction
-            wide += difference
-            mine[:] = wide
-        else:
-            np.subtract(theirs, mine, out=difference)
-            difference *= fraction
-            mine += difference
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found when it is to be sent
+        for part in _parts(own):
+            mine, theirs = own[part], values[part]
+            difference, wide = _scratch.blocks(mine.size, _WIDE if half else own.dtype)
+            if half:
+                # Half precision would round three times, and half the way between neighbours is no number of theirs.
+                wide[:] = mine
+                difference[:] = theirs
+                difference -= wide
+                difference *= fraction
+                wide += difference
+                mine[:] = wide
+            else:
+                np.subtract(theirs, mine, out=difference)
+                difference *= fraction
+                mine += difference
 
 
 def shift(own: Values, amount: Values, factor: float) -> None:

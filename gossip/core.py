@@ -206,9 +206,8 @@ class Core(Belonging):
         self.step += 1
         self._since_exchange += not self.measuring
         self._merge_all(now)
-        if not self.policy.exchanges(self.step):
-            if self.exchange is not None:
-                self._tell(now)
+        if not (self.policy.exchanges(self.step) or self.measuring):
+            self._tell(now)  # news are small, and who does what must not wait for an exchange that is far away
             return
         self._turns_left = max(1, round(self.coding.most * self.mass.layout.shards))
         self._turns_due_at = now

@@ -45,7 +45,8 @@ def planner(
         # Alone there is nobody to exchange with, and a newcomer is alone until it is let in.
         if n > 1 and not told and tell is not None:
             told = True
-            tell(f"{topology} with {policy.name} is not for {n} peers; where it is not, {policy.stand_in} stands in")
-        return parse(policy.stand_in, n, seed=seed)
+            usual = policy.default_topology
+            tell(f"{topology} with {policy.name} is not for {n} peers; where it is not, {usual} stands in")
+        return parse(policy.default_topology, n, seed=seed)
 
     return schedule

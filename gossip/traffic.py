@@ -92,6 +92,8 @@ class Traffic:
         self._waiting = Waiting(layout.shards, policy.lag, policy.every)
         #: What the average peer holds of a shard, by what is known of who left and who joined.
         self._fair = 1.0
+        #: The shards that were NaN or infinity when last looked at: what is merged into them is lost.
+        self._diverged: set[int] = set()
         #: What is left to do for one that leaves; it takes nothing in any more.
         self._farewell: Farewell | None = None
         self._backoff = Backoff()
@@ -238,7 +240,7 @@ class Traffic:
     def _edges(self, turn: int) -> list[tuple[Address, float]]:
         """Return to whom goes which fraction at a turn, by the schedule and the policy."""
         edges = self.view.out_edges(turn)
-        if self.policy.fraction is None:
+        if self.policy.fraction is None or self.measuring:  # who wants to agree is not to stray
             return edges
         return [(address, self.policy.fraction) for address, _ in edges]
 
@@ -283,7 +285,10 @@ class Traffic:
         else:
             snapshot = self.mass.rounded(shard, codec, (self.me.rank, shard, self.turns[shard]))
         if snapshot is None:
+            self._diverged.add(shard)
             self._emit(events.NotFinite(shard))
+        else:
+            self._diverged.discard(shard)
         return snapshot
 
     def _has_budget(self, address: Address, shard: int) -> bool:
@@ -365,6 +370,8 @@ class Traffic:
         if self._farewell is not None or not (parcel.is_difference or self.inbox.room(parcel)):
             return False
         shard = parcel.shard
+        if shard in self._diverged:
+            return False
         own = self.mass.weights[shard] + self.inbox.weight(shard) + self.outbox.weight(shard)
         # What has no weight lifts nobody, whatever is held.
         return not parcel.weight or own + parcel.weight <= self.settings.weight_cap * self._fair

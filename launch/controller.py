@@ -233,7 +233,7 @@ class Controller:
         if all(peer.lives > 1 and not peer.trains for peer in running):
             for peer in running:
                 peer.on_purpose = True
-                self._display.event(f"rank {peer.seat.rank} came back too late: the others have ended")
+                self._display.event(f"rank {peer.seat.rank} came back too late and is ended: the others are done")
                 peer.host.signal(peer.seat.rank, signal.SIGKILL)
 
     def _swarm_goes_on(self) -> bool:

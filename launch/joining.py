@@ -21,7 +21,7 @@ from launch.hostfile import LOCAL
 from launch.interrupts import interruptible
 from launch.invitation import JOIN, Invitation, found
 from launch.lookout import Lookout
-from launch.plan import Plan, Seat, program
+from launch.plan import Plan, Seat, check_program, program
 from launch.terminal import output
 
 __all__ = ["join"]
@@ -29,8 +29,7 @@ __all__ = ["join"]
 
 def join(args: argparse.Namespace) -> int:
     """Start one more peer and watch it; return the exit code."""
-    if not args.module and args.script.endswith(".py") and not Path(args.script).is_file():
-        raise CommandError(f"there is no script {args.script}")
+    check_program(args.script, args.module, here=True)
     invitation = found(args.where, JOIN, args.key)
     with Lookout(invitation) as lookout:
         picture = lookout.look()

@@ -54,7 +54,7 @@ def _add_who(group: argparse._ArgumentGroup) -> None:
 
 def _add_how(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--topology", metavar="NAME[:k=v]", help="see 'gossip topologies' (default: one-peer-exponential)")
+    add("--topology", metavar="NAME[:k=v]", help="see 'gossip topologies' (default: what suits the algorithm)")
     add("--algorithm", metavar="NAME[:k=v]", help=f"{', '.join((*AVERAGING, *COLLECTIVE))} (default: osgp)")
     add("--preset", metavar="NAME", help="loopback, lan or wan (default: by where the peers are)")
     add("--share", type=fault("share"), metavar="P", help="shards pushed per step, as in 25%% (default: all)")

@@ -21,7 +21,7 @@ from launch.host import Emit, Host, LocalHost
 from launch.hostfile import LOCAL, HostLine, read_hostfile, selected
 from launch.interrupts import interruptible
 from launch.options import Options
-from launch.plan import Plan, Seat, program
+from launch.plan import Plan, Seat, check_program, program
 from launch.ports import check_ports
 from launch.run_place import used
 from launch.terminal import output, warn
@@ -59,8 +59,9 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     """Return the plan for the options, or raise an error that says what to change."""
     seats = _seats(_hosts_of(options))
     n = len(seats)
-    schedule = topologies.parse(options.topology, n, seed=options.seed)
     policy = policies.parse(options.algorithm)
+    topology = options.topology or policy.default_topology
+    schedule = topologies.parse(topology, n, seed=options.seed)
     policy.check(schedule)
     check_codec(options.compress, policy)
     check_settings(policy, options.share, options.compress)
@@ -74,11 +75,10 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     if options.metrics_port >= 0:
         check_ports(options.metrics_bind, options.metrics_port, seats)
     run_dir = _run_dir(options, all_here=all(seat.host.is_local for seat in seats))
-    if not options.module and options.script.endswith(".py") and not Path(options.script).is_file():
-        raise CommandError(f"there is no script {options.script}")
+    check_program(options.script, options.module, here=any(seat.host.is_local for seat in seats))
     common: dict[str, Any] = {
         "run": run_dir.name[:64],
-        "topology": options.topology,
+        "topology": topology,
         "algorithm": options.algorithm,
         "preset": options.preset,
         "seed": options.seed,

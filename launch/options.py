@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -27,7 +28,8 @@ class Options:
     exclude: str = ""
     device: str = "auto"
     insecure: bool = False
-    topology: str = "one-peer-exponential"
+    #: Empty: what suits the algorithm.
+    topology: str = ""
     algorithm: str = "osgp"
     preset: str = ""
     share: float = 1.0
@@ -46,6 +48,13 @@ class Options:
     quiet: bool = False
     straggler: tuple[str, ...] = ()
     fault: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("peers", "restart", "checkpoint_every", "stop_timeout"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise CommandError(f"{name.replace('_', '-')} is 0 or more, not {getattr(self, name)}")
+        if not 0 < self.start_timeout < math.inf:
+            raise CommandError(f"start-timeout is above 0 seconds, not {self.start_timeout}")
 
 
 def gathered(args: argparse.Namespace) -> Options:

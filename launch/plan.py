@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gossip import policies
 from gossip.process_environment import ENVIRONMENT
+from launch.errors import CommandError
 from launch.host import PeerProcess, threads
 from launch.hostfile import HostLine
 
-__all__ = ["Plan", "Seat"]
+__all__ = ["Plan", "Seat", "check_program", "program"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,24 @@ class Plan:
         if self.spread:
             lines.append("without encryption" if self.insecure else "encrypted, with a new key for each peer")
         return lines
+
+
+def check_program(script: str, module: bool, *, here: bool) -> None:
+    """Raise an error if this machine would have to run something that is not there.
+
+    Args:
+        script: a script, a module or an executable.
+        module: whether it is a module.
+        here: whether a peer runs on this machine; a script is looked for in any case.
+    """
+    if module:
+        return
+    if script.endswith(".py"):
+        if not Path(script).is_file():
+            raise CommandError(f"there is no script {script}")
+    elif here and shutil.which(script) is None:
+        hint = f"; did you mean --algorithm {script}?" if script.partition(":")[0] in policies.names() else ""
+        raise CommandError(f"there is no program {script}: it is no script (.py), and not on the PATH{hint}")
 
 
 def program(script: str, arguments: Sequence[str], module: bool) -> tuple[str, ...]:

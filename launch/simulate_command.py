@@ -42,9 +42,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--steps", type=positive, default=100, metavar="K", help="steps of each peer (default: 100)")
     add(
         "--topology",
-        default="one-peer-exponential",
+        default="",
         metavar="NAME[:k=v]",
-        help="see 'gossip topologies' (default: one-peer-exponential)",
+        help="see 'gossip topologies' (default: what suits the algorithm)",
     )
     add("--algorithm", default="sgp", metavar="NAME[:k=v]", help=f"{', '.join(AVERAGING)} (default: sgp)")
     add("--seed", type=integer, default=0, metavar="S", help="same seed, same run (default: 0)")
@@ -135,13 +135,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scenario(args: argparse.Namespace) -> Scenario:
+    from gossip import policies
     from gossip.membership import membership_preset
     from gossip.simulation import Scenario
 
     return Scenario(
         peers=args.peers,
         steps=args.steps,
-        topology=args.topology,
+        topology=args.topology or policies.parse(args.algorithm).default_topology,
         algorithm=args.algorithm,
         seed=args.seed,
         size=args.size,

@@ -121,6 +121,11 @@ def _own_address(host: HostLine, other: str) -> str:
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(address)
             return str(probe.getsockname()[0])
+    except socket.gaierror as error:
+        raise CommandError(
+            f"{other}: {error.strerror}: is it spelt right? If only ssh can find it, say advertise=ADDRESS in the line "
+            f"of {host}, by which it reaches this machine"
+        ) from error
     except OSError as error:
         raise CommandError(
             f"{host}: how do others reach it? Say advertise=ADDRESS in its line ({other}: {error.strerror or error})"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gossip import events, policies
+from gossip.blocks import is_finite
 from gossip.core import Core
 from gossip.driver import Driver
 from gossip.endpoint import Endpoint
@@ -389,6 +390,10 @@ class Engine:
         core = self.core
         if len(core.view.members) == 1:
             return 0.0
+        if not all(is_finite(values) for values in self._replica.arrays):
+            # Mixing makes no number of it again. The others agree without this peer, once it has left.
+            self._tell("there is nothing to agree on: training diverged here")
+            return math.inf
         # A newcomer enters the mixing that the others are at.
         mixing = self._mixings = max(self._mixings + 1, self.roll.highest("mixing"))
         deadline = time.monotonic() + timeout
@@ -434,7 +439,10 @@ class Engine:
         self._replica.reclaim()
         if reached <= tolerance:
             return reached
-        return 0.0 if len(core.view.members) == 1 else max(recent, default=math.inf)
+        if len(core.view.members) == 1:
+            self._tell("the others left before all agreed: this model is the average of what they left here")
+            return 0.0
+        return max(recent, default=math.inf)
 
     def last(self, act: Callable[[], object]) -> None:
         """Do what is to be done before this peer goes, which then goes whether or not that came about."""

@@ -46,7 +46,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     """
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _told(channel) if channel is not None else from_environment(environment)
-    setup = setup.changed(**arguments)
+    setup = setup.changed(**arguments).settled()
     if setup.tensorboard:
         check_tensorboard()
     stragglers = parse_stragglers(setup.stragglers, setup.world_size)

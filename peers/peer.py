@@ -36,6 +36,7 @@ from peers.serving import Serving
 from peers.setup import Setup
 from peers.stepping import Stepping
 from peers.stopping import STOPPED, StopRequest
+from peers.trained import trains
 from peers.whole_state import WholeState
 
 __all__ = ["Evaluation", "Peer", "PeerError", "device_of"]
@@ -162,7 +163,7 @@ class Peer:
     @property
     def weight(self) -> float:
         """The mean of this peer's push-sum weights over its shards: 1 on average over all peers."""
-        weights = self._attached().core.mass.weights
+        weights = (self._engine or self._attached()).core.mass.weights  # of one that has ended: what it was left with
         return sum(weights) / len(weights)
 
     # The model
@@ -187,6 +188,8 @@ class Peer:
             raise PeerError("a peer has one replica, and it is attached already")
         if self._closed:
             raise PeerError("this peer has ended: attach inside of its with statement")
+        if not trains(optimizer, model):
+            self._tell("the optimizer holds none of the model's parameters: is it that of another model?")
         policy = policies.parse(self._setup.algorithm)
         setup, shard_bytes = self._setup, self._preset.shard_bytes
         replica, method = fit(policy, model, optimizer, shard_bytes, setup.share, setup.compress)
@@ -230,6 +233,8 @@ class Peer:
     def _attached(self) -> Engine:
         if self._engine is None:
             raise PeerError("attach a model first: peer.attach(model, optimizer)")
+        if self._closed:
+            raise PeerError("this peer has ended: use it inside of its with statement")
         return self._engine
 
     def _after_move(self) -> None:

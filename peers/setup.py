@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from gossip import policies
 from gossip.errors import SettingsError
 from gossip.keys import KeyPair
 
@@ -31,8 +32,8 @@ class Setup:
     incarnation: int = 0
     #: The name of the run; peers of different runs ignore each other.
     run: str = "run"
-    #: As on the command line, NAME[:k=v,...].
-    topology: str = "one-peer-exponential"
+    #: As on the command line, NAME[:k=v,...]; no topology: what suits the algorithm.
+    topology: str = ""
     algorithm: str = "osgp"
     #: loopback, lan or wan; empty: loopback if all peers are on this machine, else lan.
     preset: str = ""
@@ -95,6 +96,8 @@ class Setup:
             raise SettingsError(f"ranks are 0 to {self.world_size - 1}, and this one is {self.rank}")
         if self.hosts and len(self.hosts) != self.world_size:
             raise SettingsError(f"{self.world_size} peers have as many hosts, not {len(self.hosts)}")
+        if not 0 < self.share <= 1:
+            raise SettingsError(f"a share is above 0 and at most 1, which is all, not {self.share:g}")
         if not self.start_timeout > 0:
             raise SettingsError(f"start_timeout is above 0 seconds, not {self.start_timeout}")
         if not self.stop_within >= 0:
@@ -123,6 +126,10 @@ class Setup:
         if "hosts" in given:
             given.setdefault("world_size", len(given["hosts"]))
         return replace(self, **given)
+
+    def settled(self) -> Setup:
+        """Return the setup with what depends on the rest of it, once all of it is known."""
+        return replace(self, topology=self.topology or policies.parse(self.algorithm).default_topology)
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:

@@ -13,9 +13,15 @@ import torch
 
 from peers.replica import Replica
 
-__all__ = ["Segment", "Trained", "like", "rate_of"]
+__all__ = ["Segment", "Trained", "like", "rate_of", "trains"]
 
 _HALF = (torch.bfloat16, torch.float16)
+
+
+def trains(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> bool:
+    """Whether the optimizer holds any of the model's parameters; one that trains copies of them does not."""
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    return any(id(parameter) in held for parameter in model.parameters())
 
 
 class Segment(NamedTuple):

@@ -7,7 +7,6 @@ Exits with 1 if a bar does not hold.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 
+from benchmarks.bars import parser_of
 from benchmarks.chaos.harness import Session
 from benchmarks.chaos.matrix import ROWS
 from benchmarks.chaos.rows import UNDISTURBED, Result, reference, run_row
@@ -25,7 +25,7 @@ WIDTHS = (22, 7, 6, 4, 10, 11, 8, 8, 8, 6, 2)
 
 def main() -> int:
     """Run what was asked for; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help="which (default: all)")
     parser.add_argument("--list", action="store_true", help="print the rows and what they do")
     parser.add_argument("--json", action="store_true", help="one JSON object per row instead of a table")

@@ -24,7 +24,7 @@ class DPSGD(Policy):
 
     name = "dpsgd"
     lag = 0
-    stand_in = "base"
+    default_topology = "base"
 
     def __init__(self, *, momentum: str = "own") -> None:
         self.momentum = momentum_option(self.name, momentum)

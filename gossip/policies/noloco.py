@@ -36,7 +36,7 @@ class NoLoCo(Policy):
 
     name = "noloco"
     lag = 0
-    stand_in = "random-matching"
+    default_topology = "random-matching"
 
     def __init__(self, *, h: int = 8, mu: float = 0.5, eta: float = 0.7) -> None:
         if h < 1:

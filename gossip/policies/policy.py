@@ -76,8 +76,8 @@ class Policy:
     warning = ""
 
     @property
-    def stand_in(self) -> str:
-        """The topology that suits any number of peers, where the one that was asked for does not suit as many."""
+    def default_topology(self) -> str:
+        """What it goes by where nobody says, or where the topology that was asked for does not suit as many peers."""
         if self.differences:
             return "bidirectional-ring"
         return "random-matching" if self.pairwise else "one-peer-exponential"

@@ -7,7 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
-from hand_swarm import ONE_WAY, Hand, parcel
+from hand_swarm import ONE_WAY, PAIR, Hand, parcel
 
 from gossip import events, faults
 from gossip.errors import Reason, SettingsError
@@ -120,3 +120,17 @@ def test_a_replica_that_diverged_keeps_its_values_to_itself(algorithm: str, bad:
     hand.settle()
     assert hand.cores[1].rejections.total == 0
     assert hand.cores[1].mass.values.tolist() == [3.0]
+
+
+@pytest.mark.parametrize("algorithm", ["osgp", "adpsgd"])
+def test_a_replica_that_diverged_takes_no_mass_until_it_is_a_number_again(algorithm: str) -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR], algorithm=algorithm)
+    hand.cores[0].mass.values[0] = float("nan")
+    for _ in range(8):
+        hand.round()
+        # One push may come before it is known, if it is the other one's turn to begin.
+        assert hand.cores[1].mass.weights[0] + hand.cores[1].inbox.weight(0) >= 0.5
+    hand.cores[0].mass.values[0] = 1.0
+    for _ in range(40):
+        hand.round()
+    assert abs(hand.cores[0].mass.values[0] - hand.cores[1].mass.values[0]) < 0.1, "they mix again"

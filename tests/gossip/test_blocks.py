@@ -43,6 +43,14 @@ def test_blending_by_blocks_is_blending_at_once(size: int, dtype: np.dtype, frac
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_blending_what_is_not_finite_makes_no_noise(dtype: np.dtype) -> None:
+    own = np.array([np.inf, np.inf, np.nan, 1.0], dtype)
+    blocks.blend(own, np.array([np.inf, 1.0, 1.0, 3.0], dtype), 0.5)
+    assert not np.isfinite(own[:3].astype(np.float64)).any()
+    assert float(own[3]) == 2.0
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("bad", ["nan", "inf", "-inf"])
 @pytest.mark.parametrize("where", [0, 65_535, 65_536, 131_072, -1])
 def test_one_bad_number_is_found_wherever_it_is(dtype: np.dtype, bad: str, where: int) -> None:

@@ -20,7 +20,7 @@ ALGORITHMS = [
 def test_what_stands_in_suits_any_number_of_peers(algorithm: str) -> None:
     policy = policies.parse(algorithm)
     for n in range(1, 18):
-        policy.check(parse(policy.stand_in, n, seed=3))
+        policy.check(parse(policy.default_topology, n, seed=3))
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,15 @@ def test_with_each_step_the_news_go_to_the_neighbour_of_the_next_turn() -> None:
     assert news(hand) == [(0, 1, b"a"), (0, 2, b"b")]
 
 
+def test_steps_without_an_exchange_pass_the_news_on_too() -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR], algorithm="local:h=1000")
+    for body in (b"a", b"b"):
+        hand.feed(0, events.Publish(body))
+        hand.step(0)
+    assert news(hand) == [(0, 1, b"a"), (0, 1, b"b")]
+    assert len(hand.cores[0].outbox) == 0
+
+
 def test_at_rest_what_is_new_goes_out_at_once_and_again_every_so_often() -> None:
     hand = Hand(1.0, 3.0, turns=[PAIR])
     hand.feed(0, events.Rest())

@@ -205,8 +205,9 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixt
         (["-n", "4", "--topology", "rign"], "did you mean ring"),
         (["-n", "4", "--algorithm", "sgd"], "no algorithm is called 'sgd'"),
         (["-n", "4", "--algorithm", "dpsgd", "--topology", "ring"], "edges that go both ways"),
-        (["-n", "4", "--algorithm", "noloco"], "needs pairs that swap halves"),
+        (["-n", "4", "--algorithm", "noloco", "--topology", "ring"], "needs pairs that swap halves"),
         (["-n", "4", "--algorithm", "sgp:momentum=all"], "momentum is own, mixed or quasi-global, not all"),
+        (["-n", "4", "--share", "0"], "a share is above 0"),
         (["-n", "4", "--preset", "lna"], "did you mean lan"),
         (["-n", "4", "--fault", "kill:4@3"], "ranks are 0 to 3"),
         (["-n", "4", "--fault", "drpo:4%"], "drop"),
@@ -250,6 +251,35 @@ def test_a_missing_script_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no script nowhere.py" in failure(capsys, "launch", "-n", "2", "nowhere.py")
 
 
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_missing_program_is_told(capsys: pytest.CaptureFixture[str], more: list[str]) -> None:
+    message = failure(capsys, "launch", "-n", "2", *more, "no-such-program", "x")
+    assert message == "there is no program no-such-program: it is no script (.py), and not on the PATH\n"
+    forgotten = failure(capsys, "launch", "-n", "2", *more, "sgp", "--compress", "int8", "train.py")
+    assert forgotten.endswith("not on the PATH; did you mean --algorithm sgp?\n")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "topology"),
+    [
+        ("osgp", "one-peer-exponential"),
+        ("adpsgd", "random-matching"),
+        ("noloco", "random-matching"),
+        ("dpsgd", "base"),
+        ("choco", "bidirectional-ring"),
+        ("slowmo:differences=true", "bidirectional-ring"),
+    ],
+)
+def test_whoever_says_no_topology_gets_one_that_suits(
+    capsys: pytest.CaptureFixture[str], algorithm: str, topology: str
+) -> None:
+    out = said(capsys, "launch", "-n", "5", "--algorithm", algorithm, "--dry-run", DUMMY)
+    assert f"topology: {topology}\n" in out
+    assert "topology: ring\n" in said(capsys, "launch", "-n", "5", "--topology", "ring", "--dry-run", DUMMY)
+    assert main(["simulate", "--algorithm", algorithm, "--peers", "4", "--steps", "5"]) == 0
+    assert f"{algorithm} on {topology}, seed 0" in capsys.readouterr().out  # how far it is may be said beside it
+
+
 def test_a_toml_file_holds_options_and_flags_win(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "launch.toml"
     config.write_text('peers = 3\ntopology = "ring"\nalgorithm = "sgp"\nfault = ["drop:5%"]\n')
@@ -268,6 +298,12 @@ def test_a_toml_file_holds_options_and_flags_win(capsys: pytest.CaptureFixture[s
         ("resume = 1", "resume is true or false"),
         ("fault = [1]", "fault is a list of texts"),
         ("peers = = 3", "line 1"),
+        ("share = nan", "a share is above 0"),
+        ("share = 7", "a share is above 0"),
+        ("restart = -3", "restart is 0 or more, not -3"),
+        ("checkpoint-every = -1", "checkpoint-every is 0 or more"),
+        ("stop-timeout = nan", "stop-timeout is 0 or more"),
+        ("start-timeout = -1.0", "start-timeout is above 0 seconds"),
     ],
 )
 def test_a_bad_toml_file_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:

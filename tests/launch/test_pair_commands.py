@@ -15,7 +15,7 @@ PAIRS = "topk-pair:share=10%,told=none"
 
 
 def test_it_can_be_simulated(capsys: Capture) -> None:
-    arguments = ["--peers", "4", "--steps", "100", "--size", "50", "--loss", "1%", "--json"]
+    arguments = ["--peers", "4", "--steps", "300", "--size", "50", "--loss", "1%", "--json"]
     assert cli.main(["simulate", "--algorithm", "adpsgd", "--compress", PAIRS, *arguments]) == 0
     found = json.loads(capsys.readouterr().out)  # how far it is may be said beside it
     assert found["mass_error"] < 1e-12

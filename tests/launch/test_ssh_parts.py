@@ -45,6 +45,13 @@ def test_this_machine_is_reached_by_an_address_of_its_own(monkeypatch: pytest.Mo
 
 
 @needs_ssh
+def test_who_cannot_be_found_is_named_and_not_who_looks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOSSIP_SSH", "ssh -F none")
+    with pytest.raises(CommandError, match=r"^nowhere\.invalid: .*is it spelt right\?.* the line of localhost"):
+        addressed([HostLine("localhost"), HostLine("nowhere.invalid")])
+
+
+@needs_ssh
 def test_a_host_that_is_localhost_to_all_must_say_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOSSIP_SSH", "ssh -F none")
     box = HostLine("localhost", port=2222)

@@ -59,7 +59,7 @@ class Meeting:
         transport = self.transports[rank]
         if self.hub.find(self.cards[rank].endpoint) is None:
             transport = MemoryTransport(self.hub, self.cards[rank].endpoint, queue=1024)
-        settings = Setup(world_size=self.n).changed(rank=rank, **{**self.setup, **setup})
+        settings = Setup(world_size=self.n).changed(rank=rank, **{**self.setup, **setup}).settled()
         records = Records(settings.run_dir, rank, self.said.append, append=settings.resume or settings.incarnation > 0)
         boundary = Boundary(rank, 0, (), Faults(), None, tell=self.said.append)
         return Peer(settings, preset or patient(), transport, self.cards, boundary=boundary, records=records)

@@ -46,6 +46,13 @@ def test_arguments_come_before_the_environment_and_none_is_no_wish() -> None:
     assert setup.environment["MASTER_PORT"] == "1"
 
 
+def test_no_topology_is_what_suits_the_algorithm_that_is_used_in_the_end() -> None:
+    setup = from_environment(TORCHRUN)
+    assert setup.changed(algorithm="dpsgd").settled().topology == "base"
+    assert setup.settled().changed(algorithm="sgp").settled().topology == "one-peer-exponential"
+    assert setup.changed(algorithm="adpsgd", topology="ring").settled().topology == "ring"
+
+
 def test_hosts_say_how_many_there_are_and_one_string_is_one_item() -> None:
     setup = Setup().changed(rank=2, hosts=["a:1", "b:2", "c:3"], faults="kill rank 1 at step 5")
     assert (setup.world_size, setup.hosts) == (3, ("a:1", "b:2", "c:3"))
@@ -61,6 +68,8 @@ def test_hosts_say_how_many_there_are_and_one_string_is_one_item() -> None:
         ({"rank": -1, "world_size": 3}, "ranks are 0 to 2, and this one is -1"),
         ({"hosts": ["a:1"], "world_size": 2}, "2 peers have as many hosts, not 1"),
         ({"start_timeout": 0}, "start_timeout is above 0"),
+        ({"share": 0}, "a share is above 0 and at most 1, which is all, not 0"),
+        ({"share": float("nan")}, "a share is above 0"),
         ({"start_timeout": float("nan")}, "start_timeout is above 0"),
         ({"checkpoint_every": -1, "run_dir": "x"}, "checkpoints come every 0"),
         ({"checkpoint_keep": 0, "run_dir": "x"}, "at least one is kept"),

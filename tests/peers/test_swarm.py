@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import Counter
 from pathlib import Path
@@ -366,6 +367,36 @@ def test_a_restarted_peer_skips_what_is_over_and_gets_the_state() -> None:
     assert 0.5 * 64 * (loops - 1) <= adopted <= highest + 1
     assert sum(steps) <= 12, "a loop or two was begun before the news came, none was gone through"
     assert view == (0, 1)
+
+
+@pytest.mark.parametrize("algorithm", ["local:h=100000", "easgd:tau=1000", "easgd:alpha=0.001", "noloco:h=500"])
+def test_peers_that_seldom_exchange_agree_as_soon_as_others(algorithm: str) -> None:
+    def body(peer: Peer) -> tuple[float, float]:
+        model, optimizer = attached(peer, np.zeros(2), rate=1.0)
+        model.at.grad = torch.full((2,), -float(1 + peer.rank), dtype=torch.float64)
+        optimizer.step()
+        return peer.consensus(1e-3, LONGEST), float(model.at.detach()[0])
+
+    for reached, value in swarm(2, body, presets.preset("loopback"), algorithm=algorithm):
+        assert reached <= 1e-3
+        assert value == pytest.approx(1.5, abs=1e-2)
+
+
+def test_who_has_diverged_does_not_keep_the_others_from_agreeing(caplog: pytest.LogCaptureFixture) -> None:
+    meeting = Meeting(3)
+    diverged = threading.Barrier(3)
+
+    def body(peer: Peer) -> float:
+        model, optimizer = attached(peer, np.ones(2))
+        model.at.grad = torch.full((2,), math.nan if peer.rank == 1 else 0.0, dtype=torch.float64)
+        optimizer.step()
+        diverged.wait(LONGEST)
+        return peer.consensus(1e-3, 10 * LONGEST)
+
+    one, bad, other = meeting.run(body, presets.preset("loopback"))
+    assert bad == math.inf
+    assert max(one, other) <= 1e-3
+    assert "there is nothing to agree on: training diverged here" in caplog.text
 
 
 def test_metrics_and_summary_say_what_happened(tmp_path: Path) -> None:
