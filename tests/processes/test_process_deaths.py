@@ -89,7 +89,7 @@ def test_a_peer_that_is_killed_in_a_transfer_takes_its_own_mass_along_and_no_oth
     # And by the books of the survivors alone it adds up just the same.
     net = [minus(flow(book, "Booked", rank=VICTIM), flow(book, "Released", rank=VICTIM)) for book in books]
     same(total(books), plus(beginning(SIZE, SHARD_BYTES, range(3)), *net), "survivors by what went between them")
-    # Memory goes up and down by two models with what happens to wait; if each of 8 steps kept a parcel, it would be more.
+    # Memory goes up and down by two models with what happens to wait; if 8 steps kept a parcel each, it would be more.
     early, late = ([memory(survivors) for _ in range(4)] for _ in range(2))
     assert np.all(np.min(late, axis=0) < np.max(early, axis=0) + 3 * MODEL), f"memory grows: {early}, {late}"
     closed(survivors)
