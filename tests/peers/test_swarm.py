@@ -371,10 +371,13 @@ def test_a_restarted_peer_skips_what_is_over_and_gets_the_state() -> None:
 
 @pytest.mark.parametrize("algorithm", ["local:h=100000", "easgd:tau=1000", "easgd:alpha=0.001", "noloco:h=500"])
 def test_peers_that_seldom_exchange_agree_as_soon_as_others(algorithm: str) -> None:
+    moved = threading.Barrier(2)
+
     def body(peer: Peer) -> tuple[float, float]:
         model, optimizer = attached(peer, np.zeros(2), rate=1.0)
         model.at.grad = torch.full((2,), -float(1 + peer.rank), dtype=torch.float64)
         optimizer.step()
+        moved.wait(LONGEST)  # a move of mass that came from the mixing of the other would be another one
         return peer.consensus(1e-3, LONGEST), float(model.at.detach()[0])
 
     for reached, value in swarm(2, body, presets.preset("loopback"), algorithm=algorithm):
