@@ -58,7 +58,9 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
 
 def _run(swarm: Swarm, method: str, steps: int, slow: int | None) -> dict[str, float]:
     """Return seconds per step: of the others, and of the slow one."""
-    setup: dict[str, Any] = {} if slow is None else {"stragglers": [f"{slow}={FACTOR}x"]}
+    setup: dict[str, Any] = {"topology": "one-peer-exponential"}
+    if slow is not None:
+        setup["stragglers"] = [f"{slow}={FACTOR}x"]
     answers = swarm.run(
         "emulated",
         method,

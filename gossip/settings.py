@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gossip.errors import SettingsError
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "check_share"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,7 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.run or len(self.run.encode()) > 64:
             raise SettingsError(f"run is a name of 1 to 64 bytes, not {self.run!r:.80}")
-        if not 0 < self.share <= 1:
-            raise SettingsError(f"share is a fraction above 0 and at most 1, not {self.share}")
+        check_share(self.share)
         if not 0 <= self.weight_floor < 1 < self.weight_cap:
             raise SettingsError(
                 "the average weight is 1, so weight_floor is below and weight_cap above: "
@@ -77,3 +76,9 @@ class Settings:
             raise SettingsError(
                 f"resend_first is above 0 and at most resend_ceiling: {self.resend_first}, {self.resend_ceiling}"
             )
+
+
+def check_share(share: float) -> None:
+    """Raise an error for what is no share of the shards."""
+    if not 0 < share <= 1:
+        raise SettingsError(f"share is a fraction above 0 and at most 1, not {share}")

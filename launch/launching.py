@@ -14,6 +14,7 @@ from gossip import policies, presets
 from gossip.coding import check_codec
 from gossip.collective.making import check_settings
 from gossip.faults import Faults, parse_faults, parse_stragglers
+from gossip.settings import check_share
 from launch.controller import INTERRUPTED, Controller
 from launch.display import Display
 from launch.errors import CommandError
@@ -63,6 +64,7 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     topology = options.topology or policy.default_topology
     schedule = topologies.parse(topology, n, seed=options.seed)
     policy.check(schedule)
+    check_share(options.share)
     check_codec(options.compress, policy)
     check_settings(policy, options.share, options.compress)
     presets.preset(options.preset or "lan")

@@ -16,6 +16,7 @@ from typing import Any
 from gossip import policies
 from gossip.errors import SettingsError
 from gossip.keys import KeyPair
+from gossip.settings import check_share
 
 __all__ = ["Setup", "from_environment"]
 
@@ -96,8 +97,7 @@ class Setup:
             raise SettingsError(f"ranks are 0 to {self.world_size - 1}, and this one is {self.rank}")
         if self.hosts and len(self.hosts) != self.world_size:
             raise SettingsError(f"{self.world_size} peers have as many hosts, not {len(self.hosts)}")
-        if not 0 < self.share <= 1:
-            raise SettingsError(f"a share is above 0 and at most 1, which is all, not {self.share:g}")
+        check_share(self.share)
         if not self.start_timeout > 0:
             raise SettingsError(f"start_timeout is above 0 seconds, not {self.start_timeout}")
         if not self.stop_within >= 0:

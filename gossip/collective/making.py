@@ -21,9 +21,7 @@ _PLAIN = ("", "none")
 
 
 def check_settings(policy: Policy, share: float, compress: str) -> None:
-    """Raise an error for a share that is none, or if a policy that pushes no mass is told what it cannot do."""
-    if not 0 < share <= 1:
-        raise SettingsError(f"a share is above 0 and at most 1, which is all, not {share:g}")
+    """Raise an error if a policy that pushes no mass is told what it cannot do; one that does may be told anything."""
     if not policy.collective:
         return
     if share != 1:
