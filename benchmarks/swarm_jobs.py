@@ -20,7 +20,7 @@ from benchmarks.processes import Answer
 from benchmarks.swarm_methods import Method, method
 from peers.sampler import PeerSampler
 
-__all__ = ["JOBS"]
+__all__ = ["JOBS", "batches_of", "schedule"]
 
 #: Parameters of the emulated model come in pieces of this many bytes, as those of a real one do.
 _PIECE = 1 << 18
@@ -104,11 +104,11 @@ def fashion(rank: int, n: int, task: dict[str, Any]) -> Answer:
     """Train a small network on Fashion-MNIST, and return the accuracy of what all have agreed on."""
     torch.manual_seed(task["seed"])
     images, labels = train_images()
-    order = _batches(PeerSampler(len(images), rank, n, task["seed"]), task["batch"])
+    order = batches_of(PeerSampler(len(images), rank, n, task["seed"]), task["batch"])
     model = small_network()
     optimizer = torch.optim.SGD(model.parameters(), lr=task["lr"], momentum=0.9, nesterov=True)
     steps = task["steps"]
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _schedule(step, steps))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule(step, steps))
     way: Method = method(rank, n, task)
     training = way.attach(model, optimizer)
     began = time.monotonic()
@@ -136,13 +136,13 @@ def fashion(rank: int, n: int, task: dict[str, Any]) -> Answer:
     }
 
 
-def _schedule(step: int, steps: int) -> float:
+def schedule(step: int, steps: int) -> float:
     """A short warm-up, then half a cosine down to 0."""
     warm = max(1, steps // 20)
     return min(1.0, (step + 1) / warm) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
-def _batches(sampler: PeerSampler, size: int) -> Iterator[Tensor]:
+def batches_of(sampler: PeerSampler, size: int) -> Iterator[Tensor]:
     """Yield batches of this rank's part of the data, without end."""
     batch: list[int] = []
     epoch = 0

@@ -205,6 +205,9 @@ class Core(Belonging):
         self._open = True
         self.step += 1
         self._since_exchange += not self.measuring
+        lag = self.policy.lag_at(self.step)
+        self._waiting.keep_lag(lag)
+        self.inbox.in_order = lag == 0
         self._merge_all(now)
         if not (self.policy.exchanges(self.step) or self.measuring):
             self._tell(now)  # news are small, and who does what must not wait for an exchange that is far away
@@ -250,11 +253,12 @@ class Core(Belonging):
     def _take_turn(self, shard: int, now: float) -> None:
         turn = self.turns[shard]
         behind = self._furthest[shard] - turn
-        if self.policy.lag is None:
+        lag = self.policy.lag_at(self.step)
+        if lag is None:
             turn += self.view.skipped(behind)
         # Peers that wait for their neighbours are as many turns apart as there are links between them, about log n, and
         # as many times that as they may be late.
-        elif behind > (1 + self.policy.lag) * len(self.view.members).bit_length():
+        elif behind > (1 + lag) * len(self.view.members).bit_length():
             turn += behind  # further behind than that is slow, or was cut off
         self.turns[shard] = turn + 1
         self._waiting.pushed(shard, turn, now)
@@ -270,10 +274,9 @@ class Core(Belonging):
         else:
             self._push(shard, turn, now)
         self._merge_due(shard, now)
-        awaited = self.policy.awaited(turn)
-        if awaited is not None:
-            for rank in self.view.in_neighbours(awaited):
-                self._waiting.want(rank, shard, awaited, now, self.settings)
+        if lag is not None and turn >= lag:
+            for rank in self.view.in_neighbours(turn - lag):
+                self._waiting.want(rank, shard, turn - lag, now, self.settings)
 
     # Telling
 

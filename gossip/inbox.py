@@ -14,6 +14,7 @@ first pair is averaged, then the second, and nobody gets but a part of what the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -25,8 +26,9 @@ from gossip.messages import Address, Parcel
 
 __all__ = ["Ask", "Inbox", "Pile"]
 
-#: The turns of the piles of what has none to wait for: mass, and moves, which come first.
-_ANY_TURN, _MOVES = -1, -2
+#: The piles of a shard, in the order in which they are merged: moves, mass, those of one who asks each, from 0 on, and
+#: what waits for its turn, from there on.
+_MOVES, _MASS, _TURNS = -2, -1, 1 << 20
 
 
 class Ask(NamedTuple):
@@ -42,7 +44,6 @@ class Pile:
     """Mass of one shard from one or several parcels, to be merged at once."""
 
     shard: int
-    turn: int
     weight: float
     values: Values
     #: Whether the values are a copy that may be changed.
@@ -70,7 +71,8 @@ class Inbox:
                 which is kept for what asks for nothing.
         """
         self._limit = limit
-        self._in_order = in_order
+        #: What arrives from now on waits for its turn. If that is over, nothing does.
+        self.in_order = in_order
         self._most = piles
         self._piles: list[dict[int, Pile]] = [{} for _ in range(shards)]
         self.nbytes = 0
@@ -95,10 +97,8 @@ class Inbox:
         piles, key = self._piles[parcel.shard], self._key(parcel, answer)
         pile = piles.get(key)
         if pile is None:
-            pile = piles[key] = Pile(parcel.shard, key, parcel.weight, parcel.values)
+            pile = piles[key] = Pile(parcel.shard, parcel.weight, parcel.values)
             self.nbytes += parcel.values.nbytes
-            if self._asks(key):
-                self.asking += parcel.values.nbytes
         else:
             if not pile.own:
                 # The frame is read-only, and a parcel of ours that came back may still be on its way.
@@ -111,6 +111,7 @@ class Inbox:
                 with np.errstate(over="ignore"):  # what is not finite is found when it is to be sent
                     pile.values += parcel.values
         if answer:
+            self.asking += 0 if pile.asks else pile.values.nbytes
             pile.asks.append(Ask(parcel.origin, parcel.turn, parcel.ask))
 
     def due(self, shard: int, turn: int, owed: bool = False) -> list[Pile]:
@@ -122,7 +123,8 @@ class Inbox:
             owed: leave what asks for something in return.
         """
         piles = self._piles[shard]
-        due = [key for key in piles if (key < turn if self._in_order else not (owed and self._asks(key)))]
+        last = _TURNS + turn if self.in_order else math.inf
+        due = [key for key, pile in piles.items() if key < last and not (owed and pile.asks)]
         return [self._out(piles.pop(key)) for key in sorted(due)]
 
     def take(self, shard: int) -> Pile | None:
@@ -139,20 +141,16 @@ class Inbox:
 
     def _out(self, pile: Pile) -> Pile:
         self.nbytes -= pile.values.nbytes
-        if self._asks(pile.turn):
+        if pile.asks:
             self.asking -= pile.values.nbytes
         return pile
-
-    def _asks(self, key: int) -> bool:
-        """Whether a pile is of what asks for something in return."""
-        return not self._in_order and key > _ANY_TURN
 
     def _key(self, parcel: Parcel, asks: bool) -> int:
         if not parcel.weight:
             return _MOVES
-        if self._in_order:
-            return parcel.turn
+        if self.in_order:
+            return _TURNS + parcel.turn
         if not asks:
-            return _ANY_TURN
-        others = sum(map(self._asks, self._piles[parcel.shard]))
+            return _MASS
+        others = sum(0 <= key < _TURNS for key in self._piles[parcel.shard])
         return others - 1 if others and len(self._piles[parcel.shard]) + 1 >= self._most else others

@@ -89,7 +89,7 @@ class Traffic:
         self._merges = True
         #: The latest turn of each shard that anybody is known to have pushed; stays -1 where turns do not matter.
         self._furthest = [-1] * layout.shards
-        self._waiting = Waiting(layout.shards, policy.lag, policy.every)
+        self._waiting = Waiting(layout.shards, policy.lag_at(1), policy.every)
         #: What the average peer holds of a shard, by what is known of who left and who joined.
         self._fair = 1.0
         #: The shards that were NaN or infinity when last looked at: what is merged into them is lost.
@@ -112,7 +112,7 @@ class Traffic:
         self.outbox = Outbox(self._neighbour_bytes, self._window)
         # Elastic averaging answers all at once, as its centre does; otherwise one pair is averaged after the other.
         piles = 0 if self.policy.fraction is not None else self._inbox_bytes // self.mass.layout.total_bytes
-        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, self.policy.lag == 0, piles)
+        self.inbox = Inbox(self.mass.layout.shards, self._inbox_bytes, self._waiting.lag == 0, piles)
         #: What others want of our mass, at the next boundary: one ask for each of them and shard.
         self._asks: dict[tuple[int, int], Ask] = {}
         #: When a shard of which there is nothing to give may be asked for again.
@@ -251,7 +251,7 @@ class Traffic:
                 self._send(Pull(self.me, address, turn, shard, fraction))
 
     def _pass(self, address: Address, shard: int, turn: int) -> None:
-        if self.policy.lag is not None:  # otherwise nobody waits
+        if self._waiting.lag is not None:  # otherwise nobody waits
             self._send(Pass(self.me, address, turn, shard))
 
     def _answer(self, shard: int, asks: Sequence[Ask], now: float) -> None:

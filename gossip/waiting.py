@@ -23,7 +23,7 @@ class Waiting:
             lag: how many turns a neighbour may be behind; None: nobody is waited for.
             every: steps from one turn to the next, over which lateness adds up.
         """
-        self._lag = lag
+        self.lag = lag
         self._every = every
         self._lateness = Lateness()
         self._step_time = Estimate()
@@ -72,6 +72,12 @@ class Waiting:
         if self._step_began is not None:
             self._step_time.add(now - self._step_began)
 
+    def keep_lag(self, lag: int | None) -> None:
+        """Let neighbours be so many turns behind from now on; where nobody is waited for any more, nobody is slow."""
+        self.lag = lag
+        if lag is None:
+            self.slow.clear()
+
     def pushed(self, shard: int, turn: int, now: float) -> None:
         """Note that a shard's turn was pushed: from now on its neighbours' parcels of it are wanted."""
         self._pushed[shard].append((turn, now))
@@ -96,10 +102,10 @@ class Waiting:
 
     def arrived(self, rank: int, shard: int, turn: int, now: float) -> None:
         """Learn from a parcel how late its sender is, and stop waiting for it."""
-        if self._lag is None:
+        if self.lag is None:
             return  # nobody is ever waited for
         self._latest[rank, shard] = max(turn, self._latest.get((rank, shard), -1))
-        self._lateness.add(rank, now - self._wanted_since(shard, turn + self._lag, now))
+        self._lateness.add(rank, now - self._wanted_since(shard, turn + self.lag, now))
         if self._until.get((rank, shard), (turn + 1,))[0] <= turn:
             del self._until[rank, shard]
 

@@ -290,7 +290,7 @@ class Engine:
         if not core.outbox.weight(shard):
             return 0.0
         # Whoever is synchronous waits for the last turn's parcel before it moves: only its answer is not here yet.
-        turn = core.turns[shard] - 1 if core.policy.lag == 0 else math.inf
+        turn = core.turns[shard] - 1 if core.policy.lag_at(core.step) == 0 else math.inf
         # And what was sent again and again is on its way to the dead, or so it seems: it will come back.
         return sum(
             entry.parcel.weight

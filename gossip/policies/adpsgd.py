@@ -8,13 +8,16 @@ locks, no bipartite graph, no deadlock. docs/decisions tells why not differences
 pair after the other, and what others owe is merged before the first. Where an edge goes both ways in a turn, one of
 the two is drawn to begin, so that a pair exchanges once, for one model sent by each.
 
+In the first ``warmup`` steps both ends of a pair wait for each other, within reason: then it is synchronous averaging of
+pairs. A gradient that is old when it counts does most harm where the model is fresh and the rate high (decision 30).
+
 Use it when peers are unequal: everybody runs at its own speed. A topology of pairs (random-matching,
 one-peer-hypercube) costs half of what one with directed edges does, on which a peer begins and answers in every turn.
 """
 
 from __future__ import annotations
 
-from gossip.policies.policy import Policy, momentum_option
+from gossip.policies.policy import Policy, momentum_option, warmup_option
 
 __all__ = ["ADPSGD"]
 
@@ -25,5 +28,6 @@ class ADPSGD(Policy):
     name = "adpsgd"
     pairwise = True
 
-    def __init__(self, *, momentum: str = "own") -> None:
+    def __init__(self, *, warmup: int = 0, momentum: str = "own") -> None:
+        self.warmup = warmup_option(self.name, warmup)
         self.momentum = momentum_option(self.name, momentum)

@@ -47,6 +47,8 @@ class Policy:
     name = "push"
     #: How many turns a neighbour's parcel may be late before the next step waits for it; None: never wait.
     lag: int | None = None
+    #: The first steps, so many, wait for the turn's parcels whatever `lag` says.
+    warmup = 0
     #: How many steps there are from one push to the next.
     every = 1
     #: Whether the receiver answers a push with the same fraction of its own mass. Then a pair exchanges once in a turn.
@@ -113,11 +115,16 @@ class Policy:
         """
         return self.lag is not None or self.pairwise
 
-    def awaited(self, turn: int) -> int | None:
-        """Return the turn whose parcels must be there, or waited for, once ``turn`` has been pushed."""
-        if self.lag is None or turn < self.lag:
-            return None
-        return turn - self.lag
+    def lag_at(self, step: int) -> int | None:
+        """Return how many turns a neighbour's parcel may be late with a step, counted from 1; None: never wait."""
+        return 0 if step <= self.warmup else self.lag
+
+
+def warmup_option(policy: str, warmup: int) -> int:
+    """Return for how many steps users want a policy to be synchronous, if there can be so many."""
+    if warmup < 0:
+        raise SettingsError(f"{policy}: warmup is how many steps are synchronous at first, 0 or more, not {warmup}")
+    return warmup
 
 
 def momentum_option(policy: str, momentum: str) -> str:

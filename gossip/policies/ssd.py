@@ -36,7 +36,7 @@ bytes than with one in fp32 (README, Measured).
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy
+from gossip.policies.policy import Policy, warmup_option
 
 __all__ = ["SSD"]
 
@@ -52,16 +52,14 @@ class SSD(Policy):
     def __init__(self, *, k: int = 4, warmup: int = 100, differences: bool = False) -> None:
         if k < 1:
             raise SettingsError(f"ssd: k is the number of steps from one exchange to the next, 1 or more, not {k}")
-        if warmup < 0:
-            raise SettingsError(f"ssd: warmup is the number of steps that all exchange, 0 or more, not {warmup}")
         self.every = k
-        self._warmup = warmup
+        self.warmup = warmup_option(self.name, warmup)
         self.differences = differences
 
     def exchanges(self, step: int) -> bool:
         """Whether the step, counted from 1, ends in an exchange."""
-        return step <= self._warmup or super().exchanges(step - self._warmup)
+        return step <= self.warmup or super().exchanges(step - self.warmup)
 
     def step_of(self, turn: int) -> int:
         """Return the step with which so many turns have been taken."""
-        return min(turn, self._warmup) + super().step_of(max(0, turn - self._warmup))
+        return min(turn, self.warmup) + super().step_of(max(0, turn - self.warmup))

@@ -98,14 +98,16 @@ def test_the_parameters_of_an_algorithm() -> None:
 
 
 def test_what_each_algorithm_waits_for() -> None:
-    def awaited(name: str) -> list[int | None]:
-        return [policies.parse(name).awaited(turn) for turn in range(4)]
+    def lags(name: str) -> list[int | None]:
+        return [policies.parse(name).lag_at(step) for step in range(1, 5)]
 
-    assert awaited("sgp") == awaited("dpsgd") == awaited("osgp:tau=0") == [0, 1, 2, 3]
-    assert awaited("slowmo") == awaited("noloco") == awaited("ssd") == [0, 1, 2, 3]
-    assert awaited("osgp") == [None, 0, 1, 2]
-    assert awaited("osgp:tau=2") == [None, None, 0, 1]
-    assert awaited("adpsgd") == [None] * 4
+    assert lags("sgp") == lags("dpsgd") == lags("osgp:tau=0") == [0] * 4
+    assert lags("slowmo") == lags("noloco") == lags("ssd") == [0] * 4
+    assert lags("osgp") == [1] * 4
+    assert lags("osgp:tau=2") == [2] * 4
+    assert lags("adpsgd") == lags("gossip-push") == [None] * 4
+    assert lags("osgp:tau=2,warmup=3") == [0, 0, 0, 2]
+    assert lags("adpsgd:warmup=1") == [0, None, None, None]
 
 
 def test_which_are_pairwise() -> None:
@@ -142,7 +144,9 @@ def test_which_are_pairwise() -> None:
         ("noloco:mu=-0.1", "noloco: mu is the outer momentum, from 0 to below 1, not -0.1"),
         ("noloco:eta=inf", "noloco: eta is the outer rate, above 0 and at most 10, not inf"),
         ("ssd:k=0", "ssd: k is the number of steps from one exchange to the next, 1 or more, not 0"),
-        ("ssd:warmup=-1", "ssd: warmup is the number of steps that all exchange, 0 or more, not -1"),
+        ("ssd:warmup=-1", "ssd: warmup is how many steps are synchronous at first, 0 or more, not -1"),
+        ("adpsgd:warmup=-1", "adpsgd: warmup is how many steps are synchronous at first, 0 or more, not -1"),
+        ("osgp:warmup=x", "osgp: warmup takes an integer, not 'x'"),
     ],
 )
 def test_an_algorithm_that_there_is_not_is_told_with_what_there_is(text: str, said: str) -> None:
