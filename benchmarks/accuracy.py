@@ -15,8 +15,8 @@ a ring sends, without headers: *fewer* is that over the method's.
 Bars, in the mean over seeds and against DDP: sgp, osgp and adpsgd with int8 within 0.4 points and with 6 times fewer
 bytes; a quarter of the shards with int8 within 0.8 points and 25 times fewer; the better of noloco
 and slowmo with 8 local steps within 1 point; ssd with k = 4 within 0.5 points. ``--quick`` is one seed of 100 steps,
-and no bar. osgp and adpsgd, whose gradients are old when they count, are synchronous for their first 500 steps (decision
-30). adpsgd and noloco go by topologies that make pairs, where two peers exchange once in a turn; ssd and
+and no bar. osgp and adpsgd, whose gradients are old when they count, are synchronous for their first 500 steps
+(decision 30). adpsgd and noloco go by topologies that make pairs, where two peers exchange once in a turn; ssd and
 slowmo, whose exchanges are rare and therefore had better mix well, by the exponential graph in int8.
 
 Finished runs are kept in ``$TMPDIR/gossip-benchmark-accuracy.json`` until all are done, and not repeated.

@@ -34,11 +34,12 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
     steps = 100 if quick else STEPS
     methods = _one_of_each()
     each: dict[str, dict[float, list[float]]] = {method.name: {rate: [] for rate in RATES} for method in methods}
+    runs: list[Run] = []
     for place, seed in enumerate(SEEDS):
         asked = [(method, rate) for method in methods for rate in _best(each[method.name], BEST if place else None)]
-        runs = [Run(method.algorithm, seed, rate, steps, method.setup) for method, rate in asked]
+        runs += [Run(method.algorithm, seed, rate, steps, method.setup) for method, rate in asked]
         found = carried_out(runs, "accuracy-rates", more=seed != SEEDS[-1])
-        for (method, rate), answer in zip(asked, found, strict=True):
+        for (method, rate), answer in zip(asked, found[-len(asked) :], strict=True):
             each[method.name][rate].append(answer["accuracy"])
     rows, bars = [], []
     for method in methods:

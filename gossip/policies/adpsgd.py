@@ -8,7 +8,7 @@ locks, no bipartite graph, no deadlock. docs/decisions tells why not differences
 pair after the other, and what others owe is merged before the first. Where an edge goes both ways in a turn, one of
 the two is drawn to begin, so that a pair exchanges once, for one model sent by each.
 
-In the first ``warmup`` steps both ends of a pair wait for each other, within reason: then it is synchronous averaging of
+In the first ``warmup`` steps both ends of a pair wait for each other, within reason: it is synchronous averaging of
 pairs. A gradient that is old when it counts does most harm where the model is fresh and the rate high (decision 30).
 
 Use it when peers are unequal: everybody runs at its own speed. A topology of pairs (random-matching,
