@@ -7,7 +7,7 @@ import pytest
 from hand_swarm import PAIR, Hand, only, parcel
 
 from gossip import events
-from gossip.messages import Parcel
+from gossip.messages import Parcel, Pass
 from gossip.simulation import Scenario
 from gossip.simulation.swarm import Swarm
 
@@ -61,6 +61,34 @@ def test_osgp_then_waits_for_the_turn_before() -> None:
     assert proceeds(hand.step(0)), "that of turn 1 may be late"
     assert not proceeds(hand.step(0))
     assert proceeds(hand.tell(0, parcel(sequence=1, turn=1, value=4.0, weight=0.5)))
+
+
+@pytest.mark.parametrize("algorithm", ["osgp:tau=3,warmup=1", "adpsgd:warmup=1"])
+def test_what_is_ahead_of_its_turn_waits_for_it_until_the_warm_up_is_over(algorithm: str) -> None:
+    hand, first, second = pair(algorithm)
+    hand.tell(first, parcel(origin=second, to=first, turn=0, weight=0.5))
+    hand.tell(first, parcel(origin=second, to=first, sequence=1, turn=2, weight=0.25))
+    hand.step(first)
+    assert hand.cores[first].mass.weights == [1.0], "half was given, and half came"
+    assert hand.cores[first].inbox.weight(0) == 0.25
+    hand.step(first)
+    assert hand.cores[first].inbox.weight(0) == 0.0
+
+
+@pytest.mark.parametrize(("algorithm", "says"), [("adpsgd:warmup=1", 1), ("adpsgd", 0)])
+def test_who_has_nothing_to_push_says_so_where_it_is_waited_for(algorithm: str, says: int) -> None:
+    hand, first, _ = pair(algorithm)
+    hand.cores[first].mass.weights = [0.3]  # the floor
+    hand.step(first)
+    assert sum(isinstance(message, Pass) for message in hand.mail()) == says
+
+
+def test_nobody_skips_turns_in_it_that_others_wait_for() -> None:
+    for algorithm, turn in (("adpsgd:warmup=1", 0), ("adpsgd", 2)):
+        hand, first, second = pair(algorithm)
+        hand.tell(first, parcel(origin=second, to=first, turn=2))
+        hand.step(first)
+        assert hand.cores[first].turns == [turn + 1], algorithm
 
 
 def test_it_has_an_end_for_whoever_is_waited_for_in_vain() -> None:
