@@ -8,7 +8,7 @@ from gossip.simulation import Scenario
 from topologies.draws import below
 
 TOPOLOGIES = ["one-peer-exponential", "base", "exponential", "epidemic:s=2", "random-matching", "ring", "de-bruijn"]
-ALGORITHMS = ["sgp", "osgp", "osgp:tau=3", "adpsgd", "dpsgd"]
+ALGORITHMS = ["sgp", "osgp", "osgp:tau=3", "adpsgd", "dpsgd", "osgp:warmup=30", "adpsgd:warmup=30"]
 
 
 def storm(seed: int) -> Scenario:
