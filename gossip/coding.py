@@ -57,6 +57,11 @@ def check_codec(text: str, policy: Policy | None = None) -> None:
                 f"{PAIRS} averages some values of two peers, and {told} does not average in pairs; "
                 "use it with adpsgd or easgd, or another codec, such as int8"
             )
+        if policy.warmup:
+            raise SettingsError(
+                f"{PAIRS} keeps to no turns, so nobody can wait for the turn's part; use it without warmup, "
+                "or another codec, such as int8"
+            )
         return
     if policy is not None and policy.differences:
         if text == AUTO:

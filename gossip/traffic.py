@@ -253,28 +253,29 @@ class Traffic:
     def _pass(self, address: Address, shard: int, turn: int) -> None:
         if self._waiting.lag is not None:  # otherwise nobody waits
             self._send(Pass(self.me, address, turn, shard))
+            if self.policy.pairwise:  # who is not asked does not answer
+                self._waiting.excuse(address.rank, shard, turn)
 
     def _answer(self, shard: int, asks: Sequence[Ask], now: float) -> None:
         """Send back the fractions that were asked for, each of what we held before all of these and before merging."""
-        able = [ask for ask in {ask.to: ask for ask in asks}.values() if self._may_answer(ask.to, shard)]
+        asking = [ask for ask in {ask.to: ask for ask in asks}.values() if self._is_dealt_with(ask.to)]
+        able = [ask for ask in asking if self._has_budget(ask.to, shard)]
         held = self.mass.weights[shard]
         wanted = held * sum(ask.fraction for ask in able)
         # Less than wanted if more ask at once than there are neighbours in a turn. Something stays in any case: what
         # rounding takes off is kept by it.
         spare = held - max(self._floor, _KEPT * held)
-        if not wanted or spare < _WORTHWHILE * wanted:
-            return
-        snapshot = self._snapshot(shard)
-        if snapshot is None:
-            return
-        for ask in able:
-            part = ask.fraction * held
-            self._dispatch(ask.to, shard, ask.turn, min(part, spare * (part / wanted)), snapshot, 0.0, now)
+        snapshot = self._snapshot(shard) if wanted and spare >= _WORTHWHILE * wanted else None
+        for ask in asking:
+            if snapshot is None or ask not in able:
+                self._pass(ask.to, shard, ask.turn)
+            else:
+                part = ask.fraction * held
+                self._dispatch(ask.to, shard, ask.turn, min(part, spare * (part / wanted)), snapshot, 0.0, now)
         self._keep_the_rest(shard, snapshot, held)
 
-    def _may_answer(self, to: Address, shard: int) -> bool:
-        is_member = self.view.incarnation(to.rank) == to.incarnation
-        return is_member and not self.view.fenced(to) and self._has_budget(to, shard)
+    def _is_dealt_with(self, to: Address) -> bool:
+        return self.view.incarnation(to.rank) == to.incarnation and not self.view.fenced(to)
 
     def _snapshot(self, shard: int, *, whole: bool = False) -> Snapshot | None:
         """Return what may be sent, if anything: everybody would reject NaN and infinity, and they would go for ever."""
@@ -326,7 +327,7 @@ class Traffic:
 
     def _is_absurd(self, turn: int, shard: int) -> bool:
         """Whether a parcel would wait for a turn that never comes."""
-        return self.policy.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
+        return self._waiting.lag is not None and turn > self.turns[shard] + _TURNS_AHEAD
 
     # Receiving
 

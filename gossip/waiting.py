@@ -100,6 +100,10 @@ class Waiting:
         if wait > 0:
             self._until[rank, shard] = turn, now + wait
 
+    def excuse(self, rank: int, shard: int, turn: int) -> None:
+        """Wait for nothing of a turn from a neighbour that we have left out ourselves."""
+        self._latest[rank, shard] = max(turn, self._latest.get((rank, shard), -1))
+
     def arrived(self, rank: int, shard: int, turn: int, now: float) -> None:
         """Learn from a parcel how late its sender is, and stop waiting for it."""
         if self.lag is None:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hand_swarm import PAIR, Hand, only, parcel
 
-from gossip import events
+from gossip import events, policies
+from gossip.coding import check_codec
+from gossip.errors import Reason, SettingsError
 from gossip.messages import Parcel, Pass
 from gossip.simulation import Scenario
 from gossip.simulation.swarm import Swarm
@@ -81,6 +83,46 @@ def test_who_has_nothing_to_push_says_so_where_it_is_waited_for(algorithm: str, 
     hand.cores[first].mass.weights = [0.3]  # the floor
     hand.step(first)
     assert sum(isinstance(message, Pass) for message in hand.mail()) == says
+
+
+def test_who_is_asked_and_cannot_answer_says_so() -> None:
+    hand, first, second = pair("adpsgd:warmup=1")
+    hand.cores[second].mass.weights = [0.3]  # the floor
+    hand.step(first), hand.step(second)
+    assert proceeds(hand.settle())
+    assert not any(core._waiting for core in hand.cores)
+    assert hand.total()[0] == pytest.approx(1.3)
+
+
+def test_who_passes_does_not_wait_for_an_answer() -> None:
+    hand, first, second = pair("adpsgd:warmup=1")
+    hand.cores[first]._backoff.refused(second, 0)
+    assert proceeds(hand.step(first)), "it has asked for nothing"
+    hand.step(second)
+    assert proceeds(hand.settle())
+
+
+def test_on_a_graph_of_many_neighbours_nobody_waits_in_vain() -> None:
+    """Some of those who ask at a time are not answered, or weights would fall below the floor."""
+    took = {}
+    for algorithm in ("adpsgd:warmup=40", "sgp"):
+        scenario = Scenario(peers=9, steps=40, topology="exponential", algorithm=algorithm)
+        took[algorithm] = Swarm(scenario).run().virtual_seconds
+    assert took["adpsgd:warmup=40"] < 1.1 * took["sgp"]
+
+
+def test_a_turn_that_never_comes_is_not_waited_for() -> None:
+    hand, first, second = pair("adpsgd:warmup=1000")
+    (effect,) = hand.tell(first, parcel(origin=second, to=first, turn=2**40))
+    assert isinstance(effect, events.RejectedFrame)
+    assert effect.reason is Reason.WINDOW
+    assert not hand.cores[first].inbox.nbytes
+
+
+def test_values_that_keep_to_no_turns_are_refused_with_it() -> None:
+    check_codec("topk-pair", policies.parse("adpsgd"))
+    with pytest.raises(SettingsError, match="use it without warmup, or another codec, such as int8"):
+        check_codec("topk-pair:share=5%", policies.parse("adpsgd:warmup=5"))
 
 
 def test_nobody_skips_turns_in_it_that_others_wait_for() -> None:
