@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["DIRECTORY", "missing", "resnet", "small_network", "test_images", "train_images"]
+__all__ = ["DIRECTORY", "missing", "resnet", "scaled", "small_network", "test_images", "train_images"]
 
 DIRECTORY = Path("/usr/share/datasets/fashion-mnist")
 _FILES = [(f"{kind}-images-idx3-ubyte.gz", f"{kind}-labels-idx1-ubyte.gz") for kind in ("train", "t10k")]
@@ -39,6 +39,11 @@ def _read(images: str, labels: str) -> tuple[Tensor, Tensor]:
     pixels = np.frombuffer(gzip.decompress((DIRECTORY / images).read_bytes()), np.uint8, offset=16)
     names = np.frombuffer(gzip.decompress((DIRECTORY / labels).read_bytes()), np.uint8, offset=8)
     return torch.tensor(pixels).view(-1, 1, 28, 28), torch.tensor(names).long()
+
+
+def scaled(pixels: Tensor) -> Tensor:
+    """Return images as a network takes them: numbers around 0, about as large as 1."""
+    return (pixels.float() - 73.0) / 90.0
 
 
 def small_network() -> nn.Module:

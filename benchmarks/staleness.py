@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.bars import Bar, command, finish, table
-from benchmarks.fashion_data import missing, test_images, train_images
+from benchmarks.fashion_data import missing, scaled, test_images, train_images
 from benchmarks.swarm_jobs import batches_of, schedule
 from peers.sampler import PeerSampler
 
@@ -121,20 +121,16 @@ def _trained(seed: int, steps: int, first: int) -> tuple[float, float]:
     def move(rank: int, step: int, seen: Tensor) -> Tensor:
         nn.utils.vector_to_parameters(seen, model.parameters())
         batch = next(orders[rank])
-        loss = functional.cross_entropy(model(_scaled(images[batch])), labels[batch])
+        loss = functional.cross_entropy(model(scaled(images[batch])), labels[batch])
         gradients = torch.autograd.grad(loss, list(model.parameters()))
         return momenta.move(rank, torch.cat([one.flatten() for one in gradients]), RATE * schedule(step, steps))
 
     z = moved(nn.utils.parameters_to_vector(model.parameters()).detach(), move, steps, first, seed)
     nn.utils.vector_to_parameters(z, model.parameters())
     with torch.no_grad():
-        found, names = model(_scaled(test_images()[0])), test_images()[1]
-        loss = functional.cross_entropy(model(_scaled(images[:_LOOKED_AT])), labels[:_LOOKED_AT])
+        found, names = model(scaled(test_images()[0])), test_images()[1]
+        loss = functional.cross_entropy(model(scaled(images[:_LOOKED_AT])), labels[:_LOOKED_AT])
     return 100 * (found.argmax(1) == names).double().mean().item(), loss.item()
-
-
-def _scaled(pixels: Tensor) -> Tensor:
-    return (pixels.float() - 73.0) / 90.0
 
 
 def main(*, quick: bool = False, as_json: bool = False) -> bool:

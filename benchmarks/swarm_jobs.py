@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.engine_worker import cpu_seconds, peak_rss
-from benchmarks.fashion_data import small_network, test_images, train_images
+from benchmarks.fashion_data import scaled, small_network, test_images, train_images
 from benchmarks.processes import Answer
 from benchmarks.swarm_methods import Method, method
 from peers.sampler import PeerSampler
@@ -114,8 +114,7 @@ def fashion(rank: int, n: int, task: dict[str, Any]) -> Answer:
     began = time.monotonic()
     for _ in range(steps):
         batch = next(order)
-        inputs = (images[batch].float() - 73.0) / 90.0
-        loss = functional.cross_entropy(training(inputs), labels[batch])
+        loss = functional.cross_entropy(training(scaled(images[batch])), labels[batch])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -161,7 +160,7 @@ def _accuracy(model: nn.Module) -> float:
     images, labels = test_images()
     model.eval()
     with torch.no_grad():
-        found = torch.cat([model((part.float() - 73.0) / 90.0).argmax(1) for part in torch.split(images, 500)])
+        found = torch.cat([model(scaled(part)).argmax(1) for part in torch.split(images, 500)])
     model.train()
     return 100 * (found == labels).float().mean().item()
 

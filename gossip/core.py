@@ -253,7 +253,7 @@ class Core(Belonging):
     def _take_turn(self, shard: int, now: float) -> None:
         turn = self.turns[shard]
         behind = self._furthest[shard] - turn
-        lag = self.policy.lag_at(self.step)
+        lag = self._waiting.lag
         if lag is None:
             turn += self.view.skipped(behind)
         # Peers that wait for their neighbours are as many turns apart as there are links between them, about log n, and

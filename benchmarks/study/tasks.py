@@ -56,11 +56,8 @@ def fashion() -> Task:
     if wrong:
         raise SystemExit(wrong)
     (images, labels), (test_images, test_labels) = fashion_data.train_images(), fashion_data.test_images()
-    return Task(_scaled(images), labels, _scaled(test_images), test_labels, small_network)
-
-
-def _scaled(pixels: Tensor) -> Tensor:
-    return (pixels.flatten(1).float() - 73.0) / 90.0
+    scaled, scaled_test = (fashion_data.scaled(pixels.flatten(1)) for pixels in (images, test_images))
+    return Task(scaled, labels, scaled_test, test_labels, small_network)
 
 
 @cache
