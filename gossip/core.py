@@ -106,9 +106,6 @@ class Core(Belonging):
         self._rumours = Rumours()
         if now is not None:
             self._waiting.step_began(now)
-        #: How many shards take their turns in one call of `handle`; 0: all whose turn it is. With few, what has arrived
-        #: is merged and answered in between, while it is in the cache, and less memory is on its way at a time.
-        self.at_once = 0
         self._turns_due_at = 0.0
 
     @property
@@ -217,15 +214,20 @@ class Core(Belonging):
         self._take_turns(now)
 
     def _take_turns(self, now: float) -> None:
-        """Let the next shards take their turns, as many as go at once; the rest are due at once, with a `Tick`."""
-        for _ in range(min(self._turns_left, self.at_once or self._turns_left)):
-            self._turns_left -= 1
-            shard, self._next_shard = self._next_shard, (self._next_shard + 1) % self.mass.layout.shards
-            self._take_turn(shard, now)
-            if not self._turns_left:
-                self._tell(now)
-                self._report_slow(now)
-                self._choose_coding(len(self.view.out_edges(self.turns[shard] - 1)))
+        """Let the next shard take its turn; the rest are due at once, with a `Tick`.
+
+        One at a time, so that what has arrived is merged and answered in between, while it is in the cache, and less
+        memory is in flight at a time.
+        """
+        if not self._turns_left:
+            return
+        self._turns_left -= 1
+        shard, self._next_shard = self._next_shard, (self._next_shard + 1) % self.mass.layout.shards
+        self._take_turn(shard, now)
+        if not self._turns_left:
+            self._tell(now)
+            self._report_slow(now)
+            self._choose_coding(len(self.view.out_edges(self.turns[shard] - 1)))
 
     def _choose_coding(self, pushes: int) -> None:
         """Let the coding look whether another would suit the link better, after a turn with so many pushes."""

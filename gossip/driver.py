@@ -70,7 +70,7 @@ class Driver:
             clock: monotonic seconds.
         """
         self._core = core
-        core.sink, core.at_once = self._carry_out, 1
+        core.sink = self._carry_out
         self._transport = transport
         self._listen = listen
         self._clock = clock
@@ -212,7 +212,7 @@ class Driver:
             self._thread.join()
         else:
             self._transport.close()
-        self._core.sink, self._core.at_once = None, 0
+        self._core.sink = None
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -95,7 +95,11 @@ class Hand:
         return effects
 
     def step(self, rank: int) -> list[Effect]:
-        return self.feed(rank, events.StepFinished())
+        """Let a core finish a step, and all shards whose turn it is take their turns."""
+        effects = self.feed(rank, events.StepFinished())
+        while self.cores[rank]._turns_left:
+            effects += self.feed(rank, events.Tick())
+        return effects
 
     def round(self) -> None:
         """Let a second pass, everybody finish a step, and all letters arrive."""

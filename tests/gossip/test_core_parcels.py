@@ -199,10 +199,8 @@ def test_with_a_sink_effects_are_carried_out_as_they_arise_and_in_the_same_order
 
 def test_shards_that_take_turns_one_at_a_time_end_as_all_at_once() -> None:
     hand = Hand([1.0] * 4, [3.0] * 4, turns=[PAIR], shards=4)
-    for core in hand.cores:
-        core.at_once = 1
     for rank in (0, 1):
-        assert len(only(hand.step(rank), events.Send)) == 1
+        assert len(only(hand.feed(rank, events.StepFinished()), events.Send)) == 1
     for taken in (2, 3, 4):
         for rank, core in enumerate(hand.cores):
             assert core.deadline == hand.now, "the rest is due at once"
@@ -214,8 +212,7 @@ def test_shards_that_take_turns_one_at_a_time_end_as_all_at_once() -> None:
 
 def test_nobody_proceeds_before_every_shard_has_taken_its_turn() -> None:
     hand = Hand([1.0] * 3, [3.0] * 3, turns=[ONE_WAY], algorithm="osgp", shards=3)
-    hand.cores[0].at_once = 1
-    assert [type(effect) for effect in hand.step(0)] == [events.Send]
+    assert [type(effect) for effect in hand.feed(0, events.StepFinished())] == [events.Send]
     assert not only(hand.settle(), events.Proceed), "what arrives in between ends no step"
     hand.tick(0, hand.now)
     assert [type(effect) for effect in hand.tick(0, hand.now)] == [events.Send, events.Proceed]

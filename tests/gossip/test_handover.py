@@ -184,7 +184,9 @@ def test_a_donor_in_training_answers_at_its_step_boundary() -> None:
     hand.step(0)
     hand.lose(Parcel)
     assert {one.piece: one.values.tolist() for one in pieces(hand)} == {1: [20.0], 2: [30.0], 3: [40.0]}
-    assert [one.turn for one in pieces(hand)] == [7, 8, 9], "the turn after the one that was pushed"
+    assert [one.turn for one in pieces(hand)] == [6, 7, 8], (
+        "the turn that each comes to next: between two shards it gives"
+    )
     hand.step(0)
     assert len(pieces(hand)) == 3, "once"
 
