@@ -51,4 +51,4 @@ chaos: $(READY) ## run the fault matrix: real processes, one fault each, and wha
 	$(BIN)/python -m benchmarks.chaos
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

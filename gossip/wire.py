@@ -74,12 +74,12 @@ from gossip.messages import (
     Want,
 )
 from gossip.pair_coding import PairCoding
+from gossip.version import WIRE as VERSION
 
 __all__ = ["ANNEX_BYTES", "HEADER_LIMIT", "NEWS_LIMIT", "SHOWN_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
 
 Buffer = bytes | bytearray | memoryview
 
-VERSION = 5
 #: No header is longer than this.
 HEADER_LIMIT = 256
 _CHECKSUM = 8

@@ -21,13 +21,13 @@ import msgpack
 import xxhash
 
 from gossip.errors import GossipError
+from gossip.version import CHECKPOINT as VERSION
 
 __all__ = [
     *("FILES", "MANIFEST", "REST", "TENSORS", "VERSION"),
     *("CheckpointError", "Damaged", "check_files", "damage", "read_regular", "write_manifest"),
 ]
 
-VERSION = 1
 TENSORS, REST, MANIFEST = "tensors.safetensors", "rest.msgpack", "manifest"
 FILES = (TENSORS, REST)
 _MAGIC = b"GOSSIPCK"

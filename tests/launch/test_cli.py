@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import subprocess
 import sys
 import types
+from importlib import metadata
 from pathlib import Path
 
 import pytest
-from commands import Capture, failure
+from commands import Capture, failure, said
 
 import topologies
-from gossip import policies
-from gossip.version import __version__
+from gossip import policies, wire
+from gossip.version import CHECKPOINT, WIRE, __version__
 from launch import cli, topologies_command
+from peers import manifest
 
 
 def test_help_lists_the_commands_and_succeeds(capsys: Capture) -> None:
@@ -41,9 +44,20 @@ def test_the_help_of_launch_and_simulate_names_every_algorithm(
         assert sorted(told[1].split(", ")) == names
 
 
-def test_version(capsys: Capture) -> None:
-    assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"gossip {__version__}\n"
+def test_version_names_all_that_must_be_the_same_in_a_swarm(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")  # it is one line for scripts, however narrow the terminal
+    here = f"Python {platform.python_version()}, torch {metadata.version('torch')}"
+    expected = f"gossip {__version__} (wire {WIRE}, checkpoint format {CHECKPOINT}, {here})\n"
+    assert said(capsys, "--version") == expected
+    assert (WIRE, CHECKPOINT) == (wire.VERSION, manifest.VERSION), "the numbers that peers and checkpoints have"
+
+
+def test_version_without_torch(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert said(capsys, "--version").endswith(", no torch)\n")
 
 
 def test_no_command_prints_the_help_to_stderr_and_fails(capsys: Capture) -> None:
@@ -159,7 +173,7 @@ def test_head_gets_its_line() -> None:
 
 def test_slow_libraries_stay_out_until_needed() -> None:
     script = (
-        "import sys; from launch import cli; cli.main(['--help']);"
+        "import sys; from launch import cli; cli.main(['--help']); cli.main(['--version']);"
         "print(sorted({'torch', 'matplotlib', 'networkx', 'rich'} & set(sys.modules)), file=sys.stderr);"
         "cli.main(['topologies', '-n', '4']); cli.main(['topologies', 'base']);"
         "print(sorted({'torch', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"

@@ -96,7 +96,7 @@ def test_all_hosts_that_cannot_take_part_are_named_and_nothing_is_started(
 ) -> None:
     hidden = [launching.work.parent] if ROOT else []
     other = with_changes(tmp_path / "other", "gossip", "version.py", r'^__version__ = ".*"', '__version__ = "9.9"')
-    wire = with_changes(tmp_path / "wire", "gossip", "wire.py", r"^VERSION = \d+", "VERSION = 999")
+    wire = with_changes(tmp_path / "wire", "gossip", "version.py", r"^WIRE = \d+", "WIRE = 999")
     bare = program_file(tmp_path / "bare", f'exec {sys.executable} -E -S "$@"')  # without any package
     cases = {
         "127.0.0.2": (server(address="127.0.0.2"), "", ""),

@@ -5,8 +5,8 @@ digests in golden.json are what all of them must get. When an edge is meant to c
 
     python tests/topologies/golden_edges.py --write
 
-and say in the change log that old and new peers do not mix. Without ``--write`` it compares, and needs
-nothing that a peer does not need, so any Python that can run a peer can run it.
+increase the wire version, and say in the change log that old and new peers do not mix. Without ``--write`` it
+compares, and needs nothing that a peer does not need, so any Python that can run a peer can run it.
 """
 
 from __future__ import annotations
