@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gossip.blocks import Values
-from gossip.coding import Choice
 from gossip.errors import Reason
+from gossip.exchange.coding import Choice
 from gossip.membership.record import Record
-from gossip.messages import Address, Parcel
-from gossip.wire import Buffer
+from gossip.values.blocks import Values
+from gossip.wire.frames import Buffer
+from gossip.wire.messages import Address, Parcel
 
 __all__ = [
     "Adopt",

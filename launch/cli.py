@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from launch import (
+from launch.commands import (
     join_command,
     keygen_command,
     launch_command,
