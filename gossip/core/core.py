@@ -29,6 +29,7 @@ from gossip.core.belonging import Belonging
 from gossip.core.handover import Handover
 from gossip.core.news import Rumours
 from gossip.core.rejections import Rejections
+from gossip.core.status import Status
 from gossip.core.view import Roster
 from gossip.errors import InvariantError, Reason, Rejected
 from gossip.events import Effect, Event
@@ -64,6 +65,8 @@ from gossip.wire.messages import (
 
 __all__ = ["Core"]
 
+#: A parcel that had to be sent more often than this no longer counts as in flight.
+_ATTEMPTS = 2
 #: Bytes of updates about members that ride on a neighbour's news.
 _UPDATES = 1024
 
@@ -82,6 +85,7 @@ class Core(Belonging):
         turns: Sequence[int] | None = None,
         now: float | None = None,
         membership: Membership | None = None,
+        step: int = 0,
     ) -> None:
         """Make the core of the peer ``me``.
 
@@ -94,10 +98,13 @@ class Core(Belonging):
             turns: where in the schedule each shard is; a joiner takes its donor's.
             now: when the trainer starts its first step, so that it counts for how long a step takes.
             membership: looks after the members, from `Watch` or `Join` on; without it, somebody else tells who is dead.
+            step: local steps finished before, according to a checkpoint or a donor.
         """
         super().__init__(me, mass, roster, policy, settings, turns, membership)
         #: Local steps finished.
-        self.step = 0
+        self.step = step
+        #: The step to go back to when measuring ends.
+        self._trained = step
         self.rejections = Rejections()
         self._next_shard = 0
         #: Steps since the last exchange: their computing is the time that its push had.
@@ -112,6 +119,33 @@ class Core(Belonging):
     def lacking(self) -> int:
         """How many pieces of the state that this peer adopts have not come yet."""
         return self._handover.lacking
+
+    def status(self) -> Status:
+        """Return an immutable picture of this core."""
+        shards = range(self.mass.layout.shards)
+        unanswered, untrained = [0.0] * len(shards), [0.0] * len(shards)
+        synchronous = self.policy.lag_at(self.step) == 0
+        for entry in self.outbox:
+            shard, weight = entry.parcel.shard, entry.parcel.weight
+            unanswered[shard] += weight
+            # A synchronous peer waits for the last turn's parcel before it moves: only the answer is not here yet. A
+            # parcel that was sent again and again is in flight to the dead, or so it seems: it will come back.
+            if not (synchronous and entry.parcel.turn >= self.turns[shard] - 1) and entry.attempts <= _ATTEMPTS:
+                untrained[shard] += weight
+        return Status(
+            me=self.me,
+            step=self.step,
+            members=self.view.members,
+            turns=tuple(self.turns),
+            weights=tuple(self.mass.weights),
+            waiting_weights=tuple([self.inbox.weight(shard) for shard in shards]),
+            unanswered_weights=tuple(unanswered),
+            untrained=tuple(untrained),
+            arrivals=self.inbox.nbytes > self.inbox.asking,
+            lacking=self._handover.lacking,
+            rejected=dict(self.rejections.by_reason),
+            gaps=dict(self.gaps),
+        )
 
     # Events in, effects out
 
@@ -153,6 +187,10 @@ class Core(Belonging):
                 self._watching = self.membership is not None
             case events.Join(contacts):
                 self._join(contacts, now)
+            case events.Measure(on):
+                self._measure(on)
+            case events.Advance(step):
+                self.step = step
             case events.Leave(at_once):
                 self._leave(at_once, now)
             case events.Synchronize() | events.Withdraw() | events.Reduce() | events.Offer():
@@ -202,6 +240,7 @@ class Core(Belonging):
         self._open = True
         self.step += 1
         self._since_exchange += not self.measuring
+        self.gaps = {}
         lag = self.policy.lag_at(self.step)
         self._waiting.keep_lag(lag)
         self.inbox.in_order = lag == 0
@@ -241,6 +280,14 @@ class Core(Belonging):
         choice = self.coding.exchanged(compute, self._waiting.waited, pushes)
         if choice is not None:
             self._emit(events.Compressing(choice))
+
+    def _measure(self, on: bool) -> None:
+        if on:
+            self._trained = self.step
+        elif self.measuring:
+            self.step = self._trained  # those of the mixing are none of the training
+        self.measuring = on
+        self.gaps = {}
 
     def _rest(self, merge: bool, now: float) -> None:
         if self._open:
