@@ -14,8 +14,6 @@ from dataclasses import replace
 from gossip import events, policies
 from gossip.books.mass import Mass, Values
 from gossip.core.core import Core
-from gossip.core.planning import planner
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError
 from gossip.membership import Membership, Record
@@ -26,6 +24,8 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from gossip.values.blocks import is_finite
 from gossip.version import __version__
+from gossip.view.planning import planner
+from gossip.view.view import Roster
 from gossip.wire.frames import SHOWN_LIMIT
 from gossip.wire.messages import ANYBODY, Address
 from peers.model.model_lines import ModelLines

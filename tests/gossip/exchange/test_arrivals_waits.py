@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossip.core.arrivals import Estimate, Lateness
-from gossip.core.waiting import Waiting
+from gossip.arrivals import Estimate, Lateness
+from gossip.exchange.patience import Waiting
 from gossip.settings import Settings
 
 seconds = st.floats(0, 100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import topologies
-from gossip.core.view import Roster, View
+from gossip.view.view import Roster, View
 from gossip.wire.messages import Address
 from topologies import Schedule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from gossip.core.arrivals import Estimate, Lateness
+from gossip.arrivals import Estimate, Lateness
 from gossip.settings import Settings
 
 __all__ = ["Waiting"]

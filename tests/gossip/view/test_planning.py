@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gossip import policies
-from gossip.core.planning import planner
 from gossip.errors import SettingsError
+from gossip.view.planning import planner
 from topologies import TopologyError, parse
 
 ALGORITHMS = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gossip.core.arrivals import Estimate
+from gossip.arrivals import Estimate
 
 __all__ = ["Resend"]
 
