@@ -100,12 +100,12 @@ def edge(origin: int, target: int) -> list[str]:
     line = f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="edge{{}}"/>'
     if target == DEAD:
         return [line.format(" gone")]
-    late = SLOW == origin
+    late = origin == SLOW
+    kind = "lateparcel" if late else "parcel"
     x, y = 0.67 * x1 + 0.33 * x2, 0.67 * y1 + 0.33 * y2
     return [
         line.format(" late" if late else ""),
-        f'<rect x="{x - 27:.1f}" y="{y - 10:.1f}" width="54" height="20" rx="4" '
-        f'class="{"lateparcel" if late else "parcel"}"/>',
+        f'<rect x="{x - 27:.1f}" y="{y - 10:.1f}" width="54" height="20" rx="4" class="{kind}"/>',
         f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="label">½(x, w)</text>',
     ]
 
@@ -116,9 +116,9 @@ def peer(rank: int) -> list[str]:
     kind = {SLOW: " slow", DEAD: " dead"}.get(rank, "")
     text = "deadtext" if rank == DEAD else ""
     below = {SLOW: "slow", DEAD: "dead"}.get(rank, "replica (x, w)")
+    corner = f'x="{x - BOX_W / 2:.1f}" y="{y - BOX_H / 2:.1f}"'
     return [
-        f'<rect x="{x - BOX_W / 2:.1f}" y="{y - BOX_H / 2:.1f}" width="{BOX_W}" height="{BOX_H}" rx="8" '
-        f'class="peer{kind}"/>',
+        f'<rect {corner} width="{BOX_W}" height="{BOX_H}" rx="8" class="peer{kind}"/>',
         f'<text x="{x:.1f}" y="{y - 4:.1f}" text-anchor="middle" class="{text}">peer {rank}</text>',
         f'<text x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle" class="small">{below}</text>',
     ]
