@@ -27,8 +27,8 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(clone: Path, pip_exit: int) -> subprocess.CompletedProcess[str]:
-    command = ["make", f"PYTHON={sys.executable}", ".venv/.ready"]
+def make(clone: Path, pip_exit: int, target: str = ".venv/.ready") -> subprocess.CompletedProcess[str]:
+    command = ["make", f"PYTHON={sys.executable}", target]
     # Not as a part of the make that may run the tests.
     outside = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     environment = {**outside, "PIP_EXIT": str(pip_exit)}
@@ -43,6 +43,31 @@ def test_setting_up_is_one_line(clone: Path) -> None:
     ]
     assert done.stderr == ""
     assert make(clone, 1).returncode == 0, "a second call installs nothing"
+
+
+def test_what_the_documents_need_is_installed_by_those_who_build_them(clone: Path) -> None:
+    done = make(clone, 0, ".venv/.ready-docs")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "Setting up .venv: installing constraints.txt, once; a minute or two, for torch is large ...",
+        "Setting up .venv for the documents, once; some seconds ...",
+    ]
+    assert make(clone, 1, ".venv/.ready-docs").returncode == 0, "a second call installs nothing"
+    rules = (ROOT / "Makefile").read_text()
+    needing = {line.partition(":")[0] for line in rules.splitlines() if "$(DOCS)" in line.partition("#")[0]}
+    assert needing == {"$(DOCS)", "check", "docs"}, "a demo is no slower for them"
+
+
+def test_a_broken_link_of_the_documents_fails_the_check() -> None:
+    """Warnings are errors; those that --quiet hides would not be counted."""
+    rules = (ROOT / "Makefile").read_text()
+    (site,) = [line for line in rules.splitlines() if line.startswith("SITE =")]
+    assert site.endswith("mkdocs build --strict")
+    assert rules.partition("\ncheck:")[2].partition("\n\n")[0].endswith("$(SITE)")
+    checked = (ROOT / "mkdocs.yml").read_text().partition("validation:")[2]
+    assert {"omitted_files: warn", "not_found: warn", "anchors: warn", "unrecognized_links: warn"} <= {
+        line.strip() for line in checked.splitlines()
+    }
 
 
 def test_an_error_is_shown_in_full_and_the_next_call_tries_again(clone: Path) -> None:

@@ -6,18 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from griffe import Attribute, Docstring, Extension
+from setting_tables import comment_above  # found since generate.py, which MkDocs loads first, has imported it
 
-__all__ = ["Comments", "comment_above"]
-
-_MARK = "#:"
-
-
-def comment_above(lines: list[str], line: int) -> str:
-    """Return the marked comment that ends above a line, counted from 0; empty if there is none."""
-    start = line
-    while start and lines[start - 1].strip().startswith(_MARK):
-        start -= 1
-    return " ".join(one.strip().removeprefix(_MARK).strip() for one in lines[start:line])
+__all__ = ["Comments"]
 
 
 class Comments(Extension):

@@ -7,13 +7,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from comments import comment_above
-
 from gossip import presets
 
-__all__ = ["preset_table", "setting_table"]
+__all__ = ["comment_above", "preset_table", "setting_table"]
 
 ROOT = Path(__file__).parents[2]
+_MARK = "#:"
 
 
 class Setting(NamedTuple):
@@ -42,6 +41,14 @@ def setting_table(path: str, name: str) -> str:
         settings[-1].defaults.append(ast.unparse(node.value).replace("'", '"'))
     rows = [f"| {_codes(one.names)} | {_codes(one.defaults)} | {one.comment} |" for one in settings]
     return "\n".join(["| setting | default | meaning |", "|---|---|---|", *rows])
+
+
+def comment_above(lines: list[str], line: int) -> str:
+    """Return the marked comment that ends above a line, counted from 0; empty if there is none."""
+    start = line
+    while start and lines[start - 1].strip().startswith(_MARK):
+        start -= 1
+    return " ".join(one.strip().removeprefix(_MARK).strip() for one in lines[start:line])
 
 
 def _codes(texts: list[str]) -> str:

@@ -22,10 +22,8 @@ from rich.text import Text
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-COMMAND = """
-    launch -n 4 --quiet --straggler 2=4x --fault kill:1@100 --fault restart:1@700
-    examples/digits.py --epochs 60 --step-seconds 0.02
-""".split()
+LAUNCH = "launch -n 4 --quiet --straggler 2=4x --fault kill:1@100 --fault restart:1@700"
+SCRIPT = "examples/digits.py --epochs 60 --step-seconds 0.02"
 COLUMNS = 120
 #: The part of the page that is shown, and the colours that are kept: a small file.
 WIDTH, HEIGHT, COLOURS = 1140, 1300, 200
@@ -55,18 +53,22 @@ TERMINAL = """\
 """
 
 
-def gossip(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as on a terminal of our width, and return what it printed."""
-    environment = {**os.environ, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
-    command = [sys.executable, "-m", "launch.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+def gossip(*arguments: str) -> str:
+    """Run the command on a terminal of our width, and return what it printed."""
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
+    on_a_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
+    command = [*on_a_terminal, sys.executable, "-m", "launch.cli", *arguments]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False
+    )
+    return done.stdout.replace("\r", "")
 
 
 def table(run: Path, launched: subprocess.Popen[bytes]) -> str:
     """Return the table of the swarm, as of the first look at which somebody is dead."""
     while launched.poll() is None:
-        seen = gossip("status", str(run)).stdout
-        if " dead" in seen:
+        seen = gossip("status", str(run))
+        if "dead" in seen.partition("\n")[0]:
             return seen
         time.sleep(0.5)
     raise SystemExit("the run ended before anybody was declared dead: is the machine very fast?")
@@ -100,7 +102,7 @@ def main() -> None:
     """Run, look, and draw."""
     with tempfile.TemporaryDirectory() as directory:
         run = Path(directory) / "20260101-120000"
-        command = [sys.executable, "-m", "launch.cli", COMMAND[0], "--run-dir", str(run), *COMMAND[1:]]
+        command = [sys.executable, "-m", "launch.cli", *LAUNCH.split(), "--run-dir", str(run), *SCRIPT.split()]
         launched = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             draw_table(table(run, launched))

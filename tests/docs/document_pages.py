@@ -1,15 +1,18 @@
-"""The documents as tests read them: every page, and the blocks of code in it."""
+"""The documents as tests read them: every page, the code in it, and the commands that it may name."""
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from launch.cli import command_parser
+
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`([^`\n]+)`")
 
@@ -41,3 +44,10 @@ def inline_code(page: Path) -> list[str]:
 def words(line: str) -> list[str]:
     """Return a line of shell as the words of its command, without the comment."""
     return shlex.split(line, comments=True)
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each subcommand."""
+    actions = command_parser()._actions
+    (subparsers,) = [action for action in actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(subparsers.choices)
