@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks.bars import Bar, command, finish, table
 from gossip import events
-from gossip.core import Core
-from gossip.mass import Values
+from gossip.books.mass import Values
+from gossip.core.core import Core
 from gossip.simulation import Scenario
 from gossip.simulation.swarm import Swarm
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import topologies
 from benchmarks.engine_values import Floats, check
-from gossip.core import Core
-from gossip.driver import Driver
+from gossip.books.mass import Layout, Mass
+from gossip.core.core import Core
+from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.events import Effect
-from gossip.mass import Layout, Mass
-from gossip.messages import Address, Hello
+from gossip.net.driver import Driver
+from gossip.net.shared_memory.owner import SharedMemory
+from gossip.net.transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.policies.policy import Policy
 from gossip.presets import preset
 from gossip.settings import Settings
-from gossip.shared_memory import SharedMemory
-from gossip.transport import ZmqTransport, new_keys
-from gossip.view import Roster
-from gossip.wire import Buffer, Codec
+from gossip.wire.frames import Buffer, Codec
+from gossip.wire.messages import Address, Hello
 from topologies import Schedule
 
 __all__ = ["PATIENCE", "Gossip"]

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.engine_gossip import Gossip
 from benchmarks.engine_values import empty
 from benchmarks.engine_worker import hear, say
-from gossip.mass import Layout
+from gossip.books.mass import Layout
 from gossip.policies.policy import Policy
 from gossip.settings import Settings
 from topologies.schedule import Plan, Schedule

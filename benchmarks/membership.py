@@ -13,8 +13,8 @@ import time
 
 from benchmarks.bars import parser_of
 from gossip.membership import MembershipSettings, State, membership_preset
-from gossip.membership.events import StateChanged
-from gossip.membership.simulation import Conditions, Swarm
+from gossip.membership.member_events import StateChanged
+from gossip.simulation.memberships import Conditions, Swarm
 
 __all__ = ["main"]
 

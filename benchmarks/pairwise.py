@@ -20,8 +20,8 @@ from dataclasses import replace
 import numpy as np
 
 import topologies
+from gossip.books.mass import Values
 from gossip.faults import parse_straggler
-from gossip.mass import Values
 from gossip.simulation import Scenario, simulate
 from gossip.simulation.swarm import Swarm
 from topologies.draws import draw

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from gossip.process_environment import ENVIRONMENT
+from gossip.net.process_environment import ENVIRONMENT
 
 __all__ = ["Answer", "Fleet", "WorkerFailed"]
 

@@ -32,7 +32,7 @@ from torch.nn import functional
 from benchmarks.bars import Bar, command, finish, table
 from benchmarks.fashion_data import missing, scaled, test_images, train_images
 from benchmarks.swarm_jobs import batches_of, schedule
-from peers.sampler import PeerSampler
+from peers.data.sampler import PeerSampler
 
 __all__ = ["Momenta", "largest_rate", "main", "moved"]
 

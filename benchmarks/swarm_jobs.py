@@ -18,7 +18,7 @@ from benchmarks.engine_worker import cpu_seconds, peak_rss
 from benchmarks.fashion_data import scaled, small_network, test_images, train_images
 from benchmarks.processes import Answer
 from benchmarks.swarm_methods import Method, method
-from peers.sampler import PeerSampler
+from peers.data.sampler import PeerSampler
 
 __all__ = ["JOBS", "batches_of", "schedule"]
 

@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import nn
 
 import peers
-from peers.moves import LONGEST
-from peers.stepping import Stepping
+from peers.methods.moves import LONGEST
+from peers.steps.gossip_steps import Stepping
 
 __all__ = ["Method", "free_port", "method"]
 
@@ -48,7 +48,7 @@ class Gossip:
         }
         self.peer = peers.join(environment, algorithm=task["method"], **task.get("setup", {}))
         #: How much mass each move moved, which is 1 on average if the swarm moves as far as its learning rate says:
-        #: what was held, times how much longer the move was made (`peers.moves`).
+        #: what was held, times how much longer the move was made (`peers.methods.moves`).
         self.moved: list[float] = []
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:

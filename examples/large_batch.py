@@ -20,9 +20,9 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 import peers
-from peers.master import Master
+from peers.model.master import Master
 from peers.optimizers import LAMB, LARS
-from peers.warmup import LinearScaling
+from peers.optimizers.warmup import LinearScaling
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--epochs", type=int, default=30, help="how often the swarm goes through the data")

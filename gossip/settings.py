@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gossip.errors import SettingsError
+from gossip.shares import check_share
 
-__all__ = ["Settings", "check_share"]
+__all__ = ["Settings"]
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,3 @@ class Settings:
             raise SettingsError(
                 f"resend_first is above 0 and at most resend_ceiling: {self.resend_first}, {self.resend_ceiling}"
             )
-
-
-def check_share(share: float) -> None:
-    """Raise an error for what is no share of the shards."""
-    if not 0 < share <= 1:
-        raise SettingsError(f"share is a fraction above 0 and at most 1, not {share}")

@@ -19,8 +19,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from gossip.version import __version__
-from launch import (
+from launch.commands import (
     join_command,
     keygen_command,
     launch_command,
@@ -32,6 +31,7 @@ from launch import (
 )
 from launch.errors import user_errors
 from launch.parser import Parser
+from launch.versions import ShowVersions
 
 __all__ = ["COMMANDS", "command_parser", "guarded", "main"]
 
@@ -86,7 +86,7 @@ def command_parser() -> Parser:
         epilog="'gossip COMMAND --help' explains a command.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"gossip {__version__}")
+    parser.add_argument("--version", action=ShowVersions, help="show the versions of this installation and exit")
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for command in COMMANDS:

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 
 from launch.cli import guarded
-from launch.launching import launch
-from launch.options import Options
-from launch.report import write_report
+from launch.commands.options import Options
+from launch.report.report import write_report
+from launch.swarm.launching import launch
 from launch.terminal import output
 
 __all__ = ["main", "options"]

@@ -13,16 +13,16 @@ from gossip import presets
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.faults import parse_faults, parse_stragglers
-from gossip.keys import KeyPair
-from gossip.routes import route_to
-from gossip.transport import ZmqTransport, new_keys
-from peers.cards import Card, CardTable, Channel, FixedTable, StoreTable
-from peers.injection import Boundary, disturbed
-from peers.metrics import Metrics
+from gossip.net.keys import KeyPair
+from gossip.net.routes import route_to
+from gossip.net.transport import ZmqTransport, new_keys
 from peers.peer import Peer, device_of
-from peers.records import Records
+from peers.reporting.metrics import Metrics
+from peers.reporting.records import Records
+from peers.reporting.tensorboard import check_tensorboard
+from peers.session.cards import Card, CardTable, Channel, FixedTable, StoreTable
+from peers.session.injection import Boundary, disturbed
 from peers.setup import Setup, from_environment
-from peers.tensorboard import check_tensorboard
 
 __all__ = ["join"]
 
@@ -133,7 +133,7 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
         return channel, setup
     if setup.hosts:
         if setup.public_keys and setup.keys is None:
-            raise SettingsError("public keys without keys of one's own: read them with gossip.keys.read_keys")
+            raise SettingsError("public keys without keys of one's own: read them with gossip.net.keys.read_keys")
         return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup))
     if setup.world_size == 1:
         return FixedTable((), ()), setup

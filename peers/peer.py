@@ -15,29 +15,29 @@ import torch
 from gossip import policies
 from gossip.collective.server import CENTRE
 from gossip.errors import GossipError, SettingsError
+from gossip.net.transport import Transport
 from gossip.presets import Preset
-from gossip.transport import Transport
-from peers.averaging import Averaging
-from peers.batches import Batches
-from peers.cards import Card, Channel
-from peers.collective import Collective
-from peers.engine import Engine
-from peers.gradients import Gradients
-from peers.hooks import StepHooks
-from peers.injection import Boundary
-from peers.methods import fit
-from peers.metrics import Figures, Metrics
-from peers.pulse import Pulse
-from peers.records import Records
-from peers.replica import Replica
-from peers.sampler import PeerSampler
-from peers.saving import Saving
-from peers.serving import Serving
+from peers.checkpoints.saving import Saving
+from peers.data.batches import Batches
+from peers.data.sampler import PeerSampler
+from peers.methods.choosing import fit
+from peers.model.gradients import Gradients
+from peers.model.replica import Replica
+from peers.model.trained import trains
+from peers.model.whole_state import WholeState
+from peers.reporting.metrics import Figures, Metrics
+from peers.reporting.pulse import Pulse
+from peers.reporting.records import Records
+from peers.session.cards import Card, Channel
+from peers.session.injection import Boundary
+from peers.session.session import Engine
+from peers.session.stopping import STOPPED, StopRequest
 from peers.setup import Setup
-from peers.stepping import Stepping
-from peers.stopping import STOPPED, StopRequest
-from peers.trained import trains
-from peers.whole_state import WholeState
+from peers.steps.allreduce_steps import Averaging
+from peers.steps.collective_steps import Collective
+from peers.steps.gossip_steps import Stepping
+from peers.steps.hooks import StepHooks
+from peers.steps.server_steps import Serving
 
 __all__ = ["Evaluation", "Peer", "PeerError", "device_of"]
 

@@ -18,10 +18,10 @@ import msgpack
 import numpy as np
 import zmq
 
-from gossip import wire
-from gossip.mass import Layout
-from gossip.messages import Address, Parcel
-from gossip.wire import Buffer, Codec
+from gossip.books.mass import Layout
+from gossip.wire import frames as wire
+from gossip.wire.frames import Buffer, Codec
+from gossip.wire.messages import Address, Parcel
 
 __all__ = ["parcels", "recorded"]
 

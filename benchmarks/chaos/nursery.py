@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from gossip.process_environment import ENVIRONMENT
+from gossip.net.process_environment import ENVIRONMENT
 
 __all__ = ["Nursery"]
 

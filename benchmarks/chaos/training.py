@@ -25,7 +25,7 @@ import torch
 import peers
 from benchmarks.chaos.sabotage import Sabotage
 from gossip import events
-from peers.chronicle import Chronicle
+from peers.session.chronicle import Chronicle
 
 __all__ = ["train"]
 

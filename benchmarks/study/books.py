@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gossip.core import Core
+from gossip.books.inbox import Pile
+from gossip.books.mass import Layout
+from gossip.core.core import Core
 from gossip.events import Drawn
-from gossip.inbox import Pile
-from gossip.mass import Layout
-from gossip.messages import Parcel
 from gossip.simulation.accounts import Accounts, Amount
+from gossip.wire.messages import Parcel
 
 __all__ = ["WeightBooks"]
 

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gossip.network import Network, Weather
-from gossip.wire import Buffer
+from gossip.faults.weather import Network, Weather
+from gossip.wire.frames import Buffer
 
 __all__ = ["Cards"]
 

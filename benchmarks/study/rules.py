@@ -2,7 +2,7 @@
 
 With z the estimate, w the weight that a peer holds and u the optimizer's move: z moves by u times
 
-    capped      min((w + o) / w, 1.25), o being own mass on its way: what `peers.moves` does
+    capped      min((w + o) / w, 1.25), o being own mass on its way: what `peers.methods.moves` does
     z-step      1: x moves by w u
     textbook    1 / w: x moves by u
 """
@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import torch
 
-from peers.engine import Engine
-from peers.moves import Moves
-from peers.replica import Replica
+from peers.methods.moves import Moves
+from peers.model.replica import Replica
+from peers.session.session import Engine
 
 __all__ = ["RULES", "moves"]
 

@@ -20,16 +20,16 @@ from benchmarks.study.cards import Cards
 from benchmarks.study.run import Outcome, Run
 from benchmarks.study.tasks import CURVE_IMAGES, TASKS, batches, deal
 from benchmarks.study.trainers import Averager, Gossiper, Server, Trainer
-from gossip.core import Core
+from gossip.books.mass import SHARD_BYTES, Mass, Values
+from gossip.core.core import Core
+from gossip.core.view import Roster
 from gossip.events import Effect
 from gossip.faults import parse_incident, parse_straggler
-from gossip.mass import SHARD_BYTES, Mass, Values
-from gossip.messages import Address
 from gossip.settings import Settings
 from gossip.simulation import Scenario
 from gossip.simulation.swarm import Process, Swarm
-from gossip.view import Roster
-from peers.methods import fit
+from gossip.wire.messages import Address
+from peers.methods.choosing import fit
 
 __all__ = ["TrainingSwarm", "carry_out"]
 

@@ -1,8 +1,8 @@
 """The trainers of simulated peers: the code of real ones, cut where a real one would wait.
 
-A gossiping peer runs `peers.stepping` on an engine without thread and socket. Collective ones do what
-`peers.averaging` and `peers.serving` do, which block while they wait and so cannot be used as they are; what is
-averaged or served goes through the same `gossip.collective` as in a real peer.
+A gossiping peer runs `peers.steps.gossip_steps` on an engine without thread and socket. Collective ones do what
+`peers.steps.allreduce_steps` and `peers.steps.server_steps` do, which block while they wait and so cannot be used as
+they are; what is averaged or served goes through the same `gossip.collective` as in a real peer.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from torch.nn import functional
 from benchmarks.study.rules import moves
 from gossip import events
 from gossip.collective.server import CENTRE
-from gossip.core import Core
+from gossip.core.core import Core
 from gossip.events import Event
-from peers.engine import Engine
-from peers.flat_tensors import FlatTensors
-from peers.gradients import Gradients
-from peers.method import Method
-from peers.replica import Replica
-from peers.stepping import Stepping
-from peers.whole_state import WholeState
+from peers.methods.method import Method
+from peers.model.flat_tensors import FlatTensors
+from peers.model.gradients import Gradients
+from peers.model.replica import Replica
+from peers.model.whole_state import WholeState
+from peers.session.session import Engine
+from peers.steps.gossip_steps import Stepping
 
 __all__ = ["Averager", "Gossiper", "Server", "Trainer"]
 
@@ -134,7 +134,7 @@ class Gossiper(Trainer):
 
 
 class Averager(Trainer):
-    """Averages gradients with all others before each move, as `peers.averaging` does."""
+    """Averages gradients with all others before each move, as `peers.steps.allreduce_steps` does."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Averager(Trainer):
 
 
 class Server(Trainer):
-    """Sends its moves to the centre and goes on from what comes back, as `peers.serving` does."""
+    """Sends its moves to the centre and goes on from what comes back, as `peers.steps.server_steps` does."""
 
     def __init__(
         self,

@@ -3,7 +3,8 @@
     python docs/pictures/rooms.py
 
 Nothing is listed by hand. The rooms are the folders with Python files, their purpose is the first sentence of their
-docstring, and their order follows from the imports. Rooms that import each other are neighbours of the same height.
+docstring, and their order follows from the imports. Rooms that import each other have the same height, and dashed
+borders.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PICTURE = Path(__file__).with_name("rooms.svg")
 #: From the bottom up, as tests/test_layers.py has them.
 PACKAGES = ("topologies", "gossip", "peers", "launch")
 #: Importing one of these makes a room one that does I/O.
-IO = {"zmq", "socket", "threading", "subprocess", "mmap"}
+IO = {"zmq", "socket", "subprocess", "mmap", "multiprocessing"}
 WIDTH, MARGIN, GAP, ROW, HEAD = 980, 20, 12, 66, 34
 #: The most boxes side by side.
 MOST = 4
@@ -31,6 +32,7 @@ STYLE = """
   .band { fill: #f6f8fa; stroke: #d0d7de }
   .room { fill: #ddf4ff; stroke: #0969da; stroke-width: 1.2 }
   .io { fill: #fff8c5; stroke: #9a6700 }
+  .knot { stroke-dasharray: 6 4 }
   text { font-family: system-ui, sans-serif; font-size: 12px; fill: #1f2328 }
   .package { font-size: 16px; font-weight: 600 }
   .name { font-size: 14px; font-weight: 600 }
@@ -87,7 +89,7 @@ def purpose(room: str) -> str:
     """Return what a room is for: the first sentence of its docstring."""
     start = ROOT / room / "__init__.py"
     said = ast.get_docstring(ast.parse(start.read_text())) if start.exists() else None
-    return re.split(r"(?<=\w)[.:;] |[.:]?\n|\.$", said or "")[0]
+    return re.split(r"(?<=\w)[.:;] |[.:]?\n|\.$", said or "")[0].replace("`", "")
 
 
 def rows(package: str, graph: nx.DiGraph[str]) -> list[list[tuple[str, str]]]:
@@ -109,10 +111,9 @@ def rows(package: str, graph: nx.DiGraph[str]) -> list[list[tuple[str, str]]]:
     return boxes
 
 
-def box(label: str, said: str, place: tuple[float, float, float], *, does_io: bool) -> list[str]:
+def box(label: str, said: str, place: tuple[float, float, float], kind: str) -> list[str]:
     """Return a box at (x, y, width)."""
     x, y, width = place
-    kind = "room io" if does_io else "room"
     lines = textwrap.wrap(said, max(10, int(width / 7)), max_lines=2, placeholder=" ...")
     text = [f'<text x="{x + 10:.0f}" y="{y + 19:.0f}" class="name">{label}</text>']
     text += [
@@ -134,7 +135,9 @@ def draw() -> str:
                 does_io.add(room)
             elif room_of(module) in files and room_of(module) != room:
                 graph.add_edge(room, room_of(module))
-    body, y = [], MARGIN + 26
+    folders = graph.subgraph(room for room in graph if is_folder(room))
+    knotted = {room for knot in nx.strongly_connected_components(folders) if len(knot) > 1 for room in knot}
+    body, y = [], MARGIN + 40
     for package in reversed(PACKAGES):
         floors = rows(package, graph)
         height = HEAD + ROW * len(floors) + 4
@@ -148,16 +151,24 @@ def draw() -> str:
             for column, (label, said) in enumerate(row):
                 place = MARGIN + GAP + column * (width + GAP), top, width
                 parts = [f"{package}/{name}" for name in said.split(", ")] if label.endswith(".py") else [label[:-1]]
-                body += box(label, said, place, does_io=not does_io.isdisjoint(parts))
+                kind = "room" + " io" * (not does_io.isdisjoint(parts)) + " knot" * (parts[0] in knotted)
+                body += box(label, said, place, kind)
             top += ROW
         y += height + GAP
     height = y + MARGIN - GAP
-    note = "A room imports only rooms of its own row or below. Yellow: rooms that use sockets, threads or processes."
+    notes = [
+        "A room imports only rooms below it. Files of the package itself are at the bottom; they may import any of it."
+    ]
+    notes.append("Yellow: it uses sockets or other processes.")
+    if knotted:
+        notes[-1] += " Dashed: rooms of a package that also import each other."
+    text = [f'<text x="{MARGIN}" y="{MARGIN + 8 + 17 * line}">{note}</text>' for line, note in enumerate(notes)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="The rooms of the source code, in the order of their imports.">\n<style>{STYLE}</style>\n'
         f'<rect x="1" y="1" width="{WIDTH - 2}" height="{height - 2}" rx="12" class="card"/>\n'
-        f'<text x="{MARGIN}" y="{MARGIN + 8}">{note}</text>\n' + "\n".join(body) + "\n</svg>\n"
+        + "\n".join([*text, *body])
+        + "\n</svg>\n"
     )
 
 

@@ -15,7 +15,7 @@ from gossip.codecs.codec import Buffer, Codec, Payload, Unencodable
 from gossip.codecs.feedback import ErrorFeedback
 from gossip.codecs.half import BF16, FP16
 from gossip.codecs.integers import Int4, Int8
-from gossip.codecs.momentum import MomentumCorrection
+from gossip.codecs.momentum_correction import MomentumCorrection
 from gossip.codecs.none import Plain
 from gossip.codecs.qsgd import QSGD
 from gossip.codecs.sign import Sign

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gossip.blocks import Values
 from gossip.codecs.codec import WIDE, Codec, Given, Payload, Unencodable, need_length
 from gossip.codecs.places import COUNT_BYTES, PAGE, PLACE_BYTES, Places, pages, read_counts, read_places, write_places
 from gossip.codecs.scales import SCALE_BYTES, most, read_scales
 from gossip.codecs.walk import Rows, check_block, rows_of
 from gossip.errors import Reason, Rejected
+from gossip.values.blocks import Values
 
 __all__ = ["AdaComp"]
 

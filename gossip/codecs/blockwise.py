@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gossip.blocks import Values
 from gossip.codecs.bits import pack, packed_size, unpack
 from gossip.codecs.codec import WIDE, Codec, Given, Payload, Unencodable, need_length
 from gossip.codecs.rounding import round_up_or_down
 from gossip.codecs.scales import SCALE_BYTES, inverse_of, most, read_scales
 from gossip.codecs.walk import Rows, check_block, room_for, rows_of, stretches
+from gossip.values.blocks import Values
 
 __all__ = ["Blockwise"]
 

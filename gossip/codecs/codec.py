@@ -17,8 +17,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gossip.blocks import BFLOAT16, Values
 from gossip.errors import GossipError, Reason, Rejected, SettingsError
+from gossip.values.blocks import BFLOAT16, Values
 
 __all__ = ["WIDE", "Buffer", "Codec", "Given", "Payload", "Unencodable", "largest", "need_length"]
 

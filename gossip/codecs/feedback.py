@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gossip.blocks import Values
 from gossip.codecs.codec import WIDE, Buffer, Codec, Payload, largest
 from gossip.errors import SettingsError
+from gossip.values.blocks import Values
 
 __all__ = ["Compensated", "ErrorFeedback", "compensated", "narrowed"]
 

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from gossip.blocks import BFLOAT16, Values, is_finite
 from gossip.codecs.codec import Codec, Given, Payload, Unencodable, largest, need_length
 from gossip.codecs.walk import room_for, saturated, stretches
 from gossip.errors import Reason, Rejected
+from gossip.values.blocks import BFLOAT16, Values, is_finite
 
 __all__ = ["BF16", "FP16"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gossip.blocks import Values, is_finite
 from gossip.codecs.codec import Codec, Given, Payload, Unencodable, need_length
 from gossip.errors import Reason, Rejected
+from gossip.values.blocks import Values, is_finite
 
 __all__ = ["Plain"]
 

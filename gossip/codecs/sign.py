@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gossip.blocks import Values, is_finite
 from gossip.codecs.codec import WIDE, Codec, Given, Payload, Unencodable, need_length
 from gossip.codecs.scales import SCALE_BYTES, most, read_scales
 from gossip.codecs.walk import Rows, check_block, room_for, rows_of, stretches
 from gossip.errors import Reason, Rejected
+from gossip.values.blocks import Values, is_finite
 
 __all__ = ["Sign"]
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gossip.blocks import Values, is_finite
 from gossip.codecs.codec import WIDE, Codec, Given, Payload, Unencodable, need_length
 from gossip.codecs.half import BF16, FP16
 from gossip.codecs.integers import Int4, Int8
@@ -23,7 +22,8 @@ from gossip.codecs.none import Plain
 from gossip.codecs.places import COUNT_BYTES, PLACE_BYTES, Places, pages, read_counts, read_places, write_places
 from gossip.codecs.walk import Rows, saturated
 from gossip.errors import Reason, Rejected, SettingsError
-from gossip.fault_grammar import parse_share
+from gossip.shares import parse_share
+from gossip.values.blocks import Values, is_finite
 
 __all__ = ["Sparse", "TopK", "places_of_largest"]
 

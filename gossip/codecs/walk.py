@@ -1,7 +1,7 @@
 """Walks over a shard in stretches that stay in the cache, as float32, in rows of one block.
 
-As in `gossip.blocks`: whatever is to be done to the values is done to one stretch after the other, so that memory is
-walked once and nothing as large as the shard is allocated on the way.
+As in `gossip.values.blocks`: whatever is to be done to the values is done to one stretch after the other, so that
+memory is walked once and nothing as large as the shard is allocated on the way.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gossip.blocks import Values
 from gossip.codecs.codec import WIDE, largest
 from gossip.errors import SettingsError
+from gossip.values.blocks import Values
 
 __all__ = ["Rows", "Stretch", "check_block", "room_for", "rows_of", "saturated", "stretches"]
 

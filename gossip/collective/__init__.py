@@ -5,7 +5,7 @@ codec, `reduction` makes one average after the other of either, among whoever is
 with a centre.
 """
 
-from gossip.collective.exchange import Exchange
+from gossip.collective.interface import Exchange
 from gossip.collective.plans import PLANS, Plan, choose, plan
 from gossip.collective.reduction import Reduction
 from gossip.collective.server import ParameterServer

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gossip.blocks import Values, is_finite
 from gossip.collective.plans import plan
-from gossip.pool import Pool
+from gossip.values.blocks import Values, is_finite
+from gossip.values.pool import Pool
 
 __all__ = ["Attempt", "Outgoing", "cut", "piece_elements"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gossip.blocks import Values
 from gossip.collective.attempt import Attempt
 from gossip.collective.coded import CodedAttempt
 from gossip.collective.plans import choose
 from gossip.collective.residuals import Residuals
-from gossip.pool import Pool
+from gossip.values.blocks import Values
+from gossip.values.pool import Pool
 
 __all__ = ["AnyAttempt", "Attempts"]
 

@@ -32,11 +32,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gossip.blocks import Values, is_finite
 from gossip.codecs import Payload
 from gossip.collective.attempt import Outgoing, piece_elements
 from gossip.collective.residuals import Residuals
 from gossip.errors import Reason, Rejected
+from gossip.values.blocks import Values, is_finite
 
 __all__ = ["Cell", "CodedAttempt", "cells_of"]
 

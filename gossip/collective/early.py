@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gossip.messages import Chunk
+from gossip.wire.messages import Chunk
 
 __all__ = ["Early"]
 

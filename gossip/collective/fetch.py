@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gossip.blocks import Values
-from gossip.messages import Chunk, Subject
+from gossip.values.blocks import Values
+from gossip.wire.messages import Chunk, Subject
 
 __all__ = ["AT_A_TIME", "Fetch", "state_part", "state_parts"]
 

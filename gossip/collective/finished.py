@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gossip.blocks import Values, is_finite
 from gossip.collective.attempt import piece_elements
 from gossip.collective.attempts import AnyAttempt
+from gossip.values.blocks import Values, is_finite
 
 __all__ = ["Finished"]
 

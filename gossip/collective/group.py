@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from gossip.messages import Address, Enter
+from gossip.wire.messages import Address, Enter
 
 __all__ = ["Group", "Seat", "Seats", "Stand", "Verdict"]
 

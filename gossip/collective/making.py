@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from gossip import codecs
+from gossip.books.mass import Mass
 from gossip.collective.attempts import Attempts
-from gossip.collective.exchange import Exchange
+from gossip.collective.interface import Exchange
 from gossip.collective.reduction import Reduction
 from gossip.collective.residuals import Residuals
 from gossip.collective.server import ParameterServer
 from gossip.errors import SettingsError
-from gossip.mass import Mass
-from gossip.messages import Address
 from gossip.policies.policy import Policy
 from gossip.settings import Settings
+from gossip.wire.messages import Address
 
 __all__ = ["check_settings", "exchange_of"]
 

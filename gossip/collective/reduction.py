@@ -46,16 +46,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from gossip import events
-from gossip.blocks import Values
 from gossip.collective.attempt import Outgoing, piece_elements
 from gossip.collective.attempts import AnyAttempt, Attempts
 from gossip.collective.early import Early
-from gossip.collective.exchange import Call, Said
 from gossip.collective.fetch import AT_A_TIME, Fetch, state_part, state_parts
 from gossip.collective.finished import Finished
 from gossip.collective.group import Group, Seat, Seats, Stand
+from gossip.collective.interface import Call, Said
 from gossip.errors import InvariantError, Rejected
-from gossip.messages import Address, Chunk, Enter, Lack, Subject
+from gossip.values.blocks import Values
+from gossip.wire.messages import Address, Chunk, Enter, Lack, Subject
 
 __all__ = ["Reduction"]
 

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gossip.blocks import Values
 from gossip.codecs import Codec, Payload, Unencodable
 from gossip.codecs.codec import WIDE
 from gossip.codecs.feedback import compensated
-from gossip.codecs.momentum import check_correction, corrected
+from gossip.codecs.momentum_correction import check_correction, corrected
+from gossip.values.blocks import Values
 
 __all__ = ["Coded", "Draft", "Residuals"]
 

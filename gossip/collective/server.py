@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gossip import events
-from gossip.blocks import Values, is_finite
 from gossip.collective.attempt import piece_elements
-from gossip.collective.exchange import Call, Said
+from gossip.collective.interface import Call, Said
 from gossip.errors import InvariantError
-from gossip.messages import Address, Chunk, Subject
-from gossip.pool import Pool
+from gossip.values.blocks import Values, is_finite
+from gossip.values.pool import Pool
+from gossip.wire.messages import Address, Chunk, Subject
 
 __all__ = ["CENTRE", "ParameterServer"]
 

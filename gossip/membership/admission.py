@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 
 from gossip.errors import Reason, Rejected
 from gossip.membership.bodies import Ask, Behind, Ping, Taken, Update, Welcome
+from gossip.membership.membership_settings import MembershipSettings
 from gossip.membership.opinions import Opinions
 from gossip.membership.post import Post
 from gossip.membership.record import Record
-from gossip.membership.settings import MembershipSettings
 from gossip.membership.table import MEMBERS_LIMIT
 from gossip.membership.timers import Timers
 

@@ -28,16 +28,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gossip.errors import InvariantError, Reason, Rejected
-from gossip.membership import bodies, events
+from gossip.membership import bodies
+from gossip.membership import member_events as events
 from gossip.membership.admission import Admission
 from gossip.membership.bodies import Envelope, Said, Update
-from gossip.membership.codec import BODY_LIMIT, decode, decode_updates, encode_updates
-from gossip.membership.events import Effect, Event
+from gossip.membership.body_codec import BODY_LIMIT, decode, decode_updates, encode_updates
+from gossip.membership.member_events import Effect, Event
+from gossip.membership.membership_settings import MembershipSettings
 from gossip.membership.opinions import Opinions
 from gossip.membership.post import Post
 from gossip.membership.probes import Probes
 from gossip.membership.record import LIFE_LIMIT, Record, State
-from gossip.membership.settings import MembershipSettings
 from gossip.membership.table import MEMBERS_LIMIT
 from gossip.membership.timers import Timers
 from topologies.draws import draw

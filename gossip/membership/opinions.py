@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gossip.membership.bodies import Update
-from gossip.membership.codec import pack_update
-from gossip.membership.events import Effect, StateChanged
+from gossip.membership.body_codec import pack_update
+from gossip.membership.member_events import Effect, StateChanged
+from gossip.membership.membership_settings import MembershipSettings
 from gossip.membership.record import Record, State
-from gossip.membership.settings import MembershipSettings
 from gossip.membership.suspicion import Suspicion
 from gossip.membership.table import Table
 from gossip.membership.timers import Timers

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gossip.membership.bodies import Holdings, Said
-from gossip.membership.codec import BODY_LIMIT, encode
-from gossip.membership.events import Effect, Send
+from gossip.membership.body_codec import BODY_LIMIT, encode
+from gossip.membership.member_events import Effect, Send
+from gossip.membership.membership_settings import MembershipSettings
 from gossip.membership.opinions import Opinions
 from gossip.membership.record import Record, State
-from gossip.membership.settings import MembershipSettings
 
 __all__ = ["Post"]
 

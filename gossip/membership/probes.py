@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gossip.arrivals import Estimate
+from gossip.core.arrivals import Estimate
 from gossip.membership.bodies import Ack, Errand, Nack, Ping
 from gossip.membership.health import Health
+from gossip.membership.membership_settings import MembershipSettings
 from gossip.membership.opinions import Opinions
 from gossip.membership.post import Post
-from gossip.membership.settings import MembershipSettings
 from gossip.membership.timers import Timers
 
 __all__ = ["Probes"]

@@ -12,7 +12,7 @@ Told is z after the optimizer's step. In "Decentralized Deep Learning with Arbit
 arXiv:1907.09356, by the same and Lin, it is z before it, so that messages travel while gradients are computed.
 
 ``gamma`` is how much of the way is gone. The coarser C, the staler are estimates, and the less is safe: 0, the default,
-takes what suits the codec (`gossip.choco_coding`).
+takes what suits the codec (`gossip.codecs.difference_codec`).
 
 `local`, `slowmo` and `ssd` can tell differences as well, with ``differences=true``: after every h-th step only, and
 then take their own steps on top. That is how a codec for gradients gets along with local steps.

@@ -11,7 +11,7 @@ they came, and eta times (the pair's mean of phi) - phi, which keeps their slow 
 of their own for the two, beta and gamma (and alpha for mu); its code takes one for both, as here. The defaults of mu
 and eta are those of its experiments, whose h is 50. Its random routes through pipeline stages are not part of this.
 With phi = z0 and m = -alpha u it is the outer step of slowmo, mu for beta and eta for alpha, so the code is the same
-(`peers.outer`).
+(`peers.methods.outer`).
 
 The exchange. Partners push halves at each other and wait for the other half: with equal weights both then hold exactly
 the mean. Nobody else is involved and nobody else is waited for. That takes a schedule that makes pairs, and any other

@@ -4,7 +4,7 @@ Assran, Loizou, Ballas, Rabbat, "Stochastic Gradient Push for Distributed Deep L
 Per shard: push the schedule's fractions of (x, w), add what the in-neighbours pushed in the same turn, z = x / w.
 Any directed, time-varying schedule will do. With no faults and all deadlines met the estimates are those
 of the product of the mixing matrices. A parcel that misses its deadline is added whenever it comes. In the paper a
-step moves x, hence z by 1 / w as far; here it moves z (`peers.moves`). Where w is 1 that is the same.
+step moves x, hence z by 1 / w as far; here it moves z (`peers.methods.moves`). Where w is 1 that is the same.
 
 Use it when peers are about equally fast and steps should see fresh parameters.
 """

@@ -6,8 +6,8 @@ The sum over all peers of what they hold, have in their inbox and in their outbo
 - *contested*: booked by a receiver that the sender had declared dead, so the sender took it back as well. Ends when
   the life of either does: what that one holds is written off, less this, which lives on with the other.
 
-And where differences are told (`gossip.choco`), which carry no mass, x is moved at both ends of an edge at different
-times:
+And where differences are told (`gossip.exchange.differences`), which carry no mass, x is moved at both ends of an edge
+at different times:
 
 - *lopsided*: what a round has moved at one end only. Ends when the other end gets there, and has to move just as much
   the other way; or when the first undoes it; or with the life of either, when it is written off. There is at most one
@@ -31,12 +31,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gossip import events
-from gossip.core import Core
+from gossip.books.inbox import Pile
+from gossip.books.mass import Layout, Values
+from gossip.core.core import Core
 from gossip.errors import InvariantError
 from gossip.events import Effect
-from gossip.inbox import Pile
-from gossip.mass import Layout, Values
-from gossip.messages import Address, Parcel
+from gossip.wire.messages import Address, Parcel
 
 __all__ = ["Accounts"]
 

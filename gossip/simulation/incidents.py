@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gossip import events
 from gossip.events import Event
 from gossip.faults import Cut, Incident, Moment, Pause
-from gossip.messages import Address
+from gossip.wire.messages import Address
 from topologies.draws import draw
 
 if TYPE_CHECKING:

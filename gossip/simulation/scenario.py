@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from gossip.errors import SettingsError
 from gossip.faults import Cut, Incident, Pause, Straggler
+from gossip.faults.weather import Weather
 from gossip.membership import MembershipSettings
-from gossip.network import Weather
 from gossip.settings import Settings
 
 __all__ = ["Scenario"]

@@ -21,22 +21,22 @@ import numpy as np
 import xxhash
 
 from gossip import events
-from gossip.core import Core
+from gossip.books.mass import Layout, Mass, Values
+from gossip.core.core import Core
+from gossip.core.planning import planner
+from gossip.core.view import Roster
 from gossip.errors import InvariantError, SettingsError
 from gossip.events import Effect, Event
 from gossip.faults import Moment
-from gossip.mass import Layout, Mass, Values
+from gossip.faults.weather import Network
 from gossip.membership import Membership, Record
-from gossip.messages import Address
-from gossip.network import Network
-from gossip.planning import planner
 from gossip.policies import parse as parse_algorithm
 from gossip.simulation.accounts import Accounts
 from gossip.simulation.incidents import Incidents
 from gossip.simulation.result import Result
 from gossip.simulation.scenario import Scenario
-from gossip.view import Roster
-from gossip.wire import Buffer
+from gossip.wire.frames import Buffer
+from gossip.wire.messages import Address
 from topologies.draws import draw, draw_array
 
 __all__ = ["Process", "Swarm", "simulate"]

@@ -11,8 +11,8 @@ from swarms import more_than, nothing_left, reserved_ports
 
 import peers
 from gossip.errors import SettingsError
-from gossip.transport import TransportError, new_keys
-from peers.cards import RendezvousError
+from gossip.net.transport import TransportError, new_keys
+from peers.session.cards import RendezvousError
 from peers.setup import Setup, from_environment
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}

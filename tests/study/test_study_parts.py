@@ -24,7 +24,7 @@ from benchmarks.study.scale import until
 from benchmarks.study.section import Report
 from benchmarks.study.tables import accuracy, difference, statistic
 from benchmarks.study.tasks import batches, clouds, deal
-from gossip.network import Weather
+from gossip.faults.weather import Weather
 
 
 def outcome(percent: float = 82.0, **changes: object) -> Outcome:

@@ -1,0 +1,219 @@
+"""Shards and their mass.
+
+A replica's parameters are one flat vector for each kind of number, cut into shards. The mass of a shard is the
+pair (x, w) of push-sum, and the estimate, which is what the user sees and trains, is z = x / w.
+
+What is stored is z and w, never x. Then giving mass away, (x, w) -> ((1-f) x, (1-f) w), does not touch the
+values at all: z stays, only w shrinks. Receiving is an interpolation, z <- z + (z' - z) w' / (w + w'). An optimizer
+that steps on z moves x by w times as much, which keeps it stable where w is small. No second copy of the
+parameters is needed, and a parcel's payload is simply the values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from gossip.codecs import Codec, Payload, Unencodable
+from gossip.errors import SettingsError
+from gossip.net.shared_memory.owner import Owner
+from gossip.values.blocks import BFLOAT16, Values, blend, copy, shift
+from gossip.values.pool import Pool
+
+__all__ = ["BFLOAT16", "SHARD_BYTES", "Layout", "Mass", "Part", "Snapshot", "Values", "distance"]
+
+#: 4 MiB. A parcel is a shard: smaller ones cost more messages per model, larger ones hold a link longer and page-fault
+#: more; 1 to 4 MiB is the range in which neither matters much.
+SHARD_BYTES = 4 << 20
+
+
+class Part(NamedTuple):
+    """A vector of numbers of one kind, cut into shards as even as possible."""
+
+    size: int
+    shards: int
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def cut(cls, size: int, shard_bytes: int = SHARD_BYTES, dtype: npt.DTypeLike = np.float32) -> Part:
+        """Cut ``size`` elements into shards of at most ``shard_bytes``."""
+        kind = np.dtype(dtype)
+        if size < 1:
+            raise SettingsError("there is nothing to share: the model has no floating-point parameters")
+        if shard_bytes < kind.itemsize:
+            raise SettingsError(f"a shard holds at least one element of {kind.itemsize} bytes, not {shard_bytes}")
+        return cls(size, -(-size // (shard_bytes // kind.itemsize)), kind)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a replica's numbers are cut into shards: one part per kind of number, one after the other."""
+
+    parts: tuple[Part, ...]
+    #: Where each shard starts and stops, counted through all parts.
+    bounds: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+    #: What each shard is made of.
+    dtypes: tuple[np.dtype[Any], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        bounds: list[tuple[int, int]] = []
+        start = 0
+        for size, shards, dtype in self.parts:
+            if not 1 <= shards <= size:
+                raise SettingsError(f"{size} parameters can form 1 to {size} shards, not {shards}")
+            if dtype.kind != "f" and dtype != BFLOAT16:
+                raise SettingsError(f"mass is made of floating-point numbers, not {dtype}")
+            bounds += pairwise([start + size * shard // shards for shard in range(shards + 1)])
+            start += size
+        object.__setattr__(self, "bounds", tuple(bounds))
+        object.__setattr__(self, "dtypes", tuple(part.dtype for part in self.parts for _ in range(part.shards)))
+
+    @classmethod
+    def uniform(cls, size: int, shards: int, dtype: npt.DTypeLike) -> Layout:
+        """Lay out one vector in so many shards."""
+        return cls((Part(size, shards, np.dtype(dtype)),))
+
+    @classmethod
+    def cut(cls, size: int, shard_bytes: int = SHARD_BYTES, dtype: npt.DTypeLike = np.float32) -> Layout:
+        """Lay out one vector of ``size`` elements in shards of at most ``shard_bytes``."""
+        return cls((Part.cut(size, shard_bytes, dtype),))
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards."""
+        return len(self.bounds)
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all values."""
+        return sum(part.size * part.dtype.itemsize for part in self.parts)
+
+    def nbytes(self, shard: int) -> int:
+        """Return the size of the shard's values."""
+        start, stop = self.bounds[shard]
+        return (stop - start) * self.dtypes[shard].itemsize
+
+
+class Snapshot(NamedTuple):
+    """A copy of a shard's values, all of them finite, to go with mass that is given away. Nobody changes it."""
+
+    values: Values
+    #: The checksum of what is sent; see `gossip.wire.frames`.
+    seal: int
+    #: What is sent, if it is not the values as they are: these are what it is decoded to.
+    payload: Payload | None = None
+
+
+class Mass:
+    """The mass that one peer holds: the values z of all shards and a weight w for each."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        values: Values | Sequence[Values],
+        weights: Sequence[float] | None = None,
+        owner: Owner | None = None,
+    ) -> None:
+        parts = [values] if isinstance(values, np.ndarray) else list(values)
+        if [(one.shape, one.dtype) for one in parts] != [((part.size,), part.dtype) for part in layout.parts]:
+            expected = " and ".join(f"{part.size} values of {part.dtype}" for part in layout.parts)
+            found = " and ".join(f"{one.shape} of {one.dtype}" for one in parts)
+            raise SettingsError(f"the layout is for {expected}, not {found}")
+        self.layout = layout
+        #: z, the vectors that the user trains; changed only in `merge`, `move`, `replace` and `keep_the_rest`.
+        self.parts = parts
+        #: w of each shard; never negative.
+        self.weights = [1.0] * layout.shards if weights is None else list(weights)
+        first = list(accumulate((part.size for part in layout.parts), initial=0))
+        of = [part for part, (_, shards, _) in enumerate(layout.parts) for _ in range(shards)]
+        self._views = [
+            parts[part][start - first[part] : stop - first[part]]
+            for part, (start, stop) in zip(of, layout.bounds, strict=True)
+        ]
+        #: For snapshots. A model of them is what is on its way at most times, and so what is worth keeping.
+        self._pool = Pool(layout.total_bytes, owner)
+
+    @property
+    def pool(self) -> Pool:
+        """Where memory for what is sent comes from."""
+        return self._pool
+
+    @property
+    def values(self) -> Values:
+        """z, where it is a single vector."""
+        (only,) = self.parts
+        return only
+
+    def view(self, shard: int) -> Values:
+        """Return the shard's values, not a copy."""
+        return self._views[shard]
+
+    def snapshot(self, shard: int) -> Snapshot | None:
+        """Return a copy of the shard's values, or None if there is NaN or infinity among them."""
+        view = self._views[shard]
+        values = self._pool.take(view.size, view.dtype)
+        seal, finite = copy(view, values)
+        return Snapshot(values, seal) if finite else None
+
+    def rounded(self, shard: int, codec: Codec, keys: tuple[int, ...]) -> Snapshot | None:
+        """Return the shard's values as a codec carries them, or None if there is NaN or infinity among them."""
+        view = self._views[shard]
+        try:
+            payload = codec.encode(view, keys=keys)
+        except Unencodable:
+            return None
+        return Snapshot(codec.decode(payload, view.size, view.dtype), xxhash.xxh3_64_intdigest(payload.data), payload)
+
+    def keep_the_rest(self, shard: int, sent: Values, weight: float) -> None:
+        """Add what rounding took off: with a weight that was given, ``sent`` left the shard and not its values.
+
+        The mass w z less (weight sent) over the weight w that is left: z moves by weight / w times (z - sent).
+        """
+        blend(self._views[shard], sent, -weight / self.weights[shard])
+
+    def close(self) -> None:
+        """Give up the memory that is kept for snapshots; there will be no more."""
+        self._pool.close()
+
+    def give(self, shard: int, weight: float) -> None:
+        """Take ``weight`` off the shard; the values stay. Somebody else must book just as much."""
+        self.weights[shard] -= weight
+
+    def merge(self, shard: int, values: Values, weight: float) -> None:
+        """Add mass to the shard."""
+        total = self.weights[shard] + weight
+        own = self._views[shard]
+        if total == weight:
+            own[:] = values
+        else:
+            blend(own, values, weight / total)
+        self.weights[shard] = total
+
+    def move(self, shard: int, amount: Values, sign: int = 1) -> None:
+        """Add to x, or take off it, an amount that is 0 almost everywhere; the weight stays."""
+        shift(self._views[shard], amount, sign / self.weights[shard])
+
+    def replace(self, shard: int, values: Values) -> None:
+        """Start the shard anew with another peer's z: a fresh weight of 1 is minted."""
+        self._views[shard][:] = values
+        self.weights[shard] = 1.0
+
+
+def distance(own: Values, values: Values) -> float:
+    """Return how far the values lie from ``own``, relative to its length: 0 where they agree."""
+    wide, other = own.astype(np.float64), values.astype(np.float64)
+    length = math.sqrt(float(np.dot(wide, wide)))
+    wide -= other
+    return math.sqrt(float(np.dot(wide, wide))) / (length or 1.0)

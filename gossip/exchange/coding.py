@@ -1,0 +1,275 @@
+"""In which codec parcels go out, and which share of the shards per step.
+
+Fixed by the user, or found out by measuring (``auto``): a link that cannot carry the model from one exchange to the
+next makes everybody wait, or push less often than the schedule says. What is measured is how many bytes were answered
+for per second in which anything was on its way, and how long the steps from one exchange to the next compute. Then the
+heaviest of
+
+    none, bf16, int8, int8 with fewer of the shards
+
+is taken that the link carries in a part of that computing, the `Room`: most of it, and less where the trainer waits all
+the same. Rounding costs less than pushing fewer shards, so it comes first; and what rounding takes off stays with the
+sender, so no mass is lost by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gossip import codecs
+from gossip.books.mass import Layout
+from gossip.codecs import Codec
+from gossip.codecs.difference_codec import DifferenceCodec
+from gossip.codecs.pair_coding import PAIRS, PairCoding
+from gossip.errors import SettingsError
+from gossip.exchange.headroom import Room
+from gossip.policies.policy import Policy
+from topologies.draws import below
+from topologies.spec import suggest
+
+__all__ = ["AUTO", "LEAST", "Choice", "Coding", "check_codec", "trusted"]
+
+AUTO = "auto"
+#: The codecs that are tried, from the heaviest, and where it starts: too light costs little, too heavy a lot.
+_LADDER = ("none", "bf16", "int8")
+_FIRST = "int8"
+#: What int8 would save is sent only where that takes no more than this part of the computing: links are shared with
+#: what others send, and a peer that computes for long should not fill those of its neighbours.
+_LIGHT = 0.25
+#: A heavier choice has to fit into this part of the room, or it would change with every look.
+_AMPLE = 0.75
+#: Exchanges from one look to the next, and answers that a look needs.
+_EXCHANGES, _ANSWERS = 8, 8
+#: The least share that is chosen: with less replicas drift apart.
+LEAST = 1 / 16
+
+
+def check_codec(text: str, policy: Policy | None = None) -> None:
+    """Raise a `SettingsError` unless parcels of the policy can go out like that; None: of one that pushes mass."""
+    name = text.partition(":")[0].strip()
+    if name == AUTO and text != AUTO:
+        raise SettingsError(f"{AUTO} takes no parameters: it finds out by itself. Say {AUTO}, not {text!r}")
+    if PairCoding.parse(text) is not None:
+        if policy is None or not policy.pairwise:
+            told = "this algorithm" if policy is None else policy.name
+            raise SettingsError(
+                f"{PAIRS} averages some values of two peers, and {told} does not average in pairs; "
+                "use it with adpsgd or easgd, or another codec, such as int8"
+            )
+        if policy.warmup:
+            raise SettingsError(
+                f"{PAIRS} keeps to no turns, so nobody can wait for the turn's part; use it without warmup, "
+                "or another codec, such as int8"
+            )
+        return
+    if policy is not None and policy.differences:
+        if text == AUTO:
+            raise SettingsError(
+                f"{policy.name} tells differences in one codec, which both ends of an edge know; {AUTO} changes it. "
+                f"Use any of {', '.join(codecs.names())}"
+            )
+        codecs.parse(text)
+        return
+    if text == AUTO or (policy is not None and policy.collective):  # that pushes none: gossip.collective.making checks
+        return
+    if name not in codecs.names():
+        raise SettingsError(suggest("codec", name, [*codecs.names(), AUTO, PAIRS]))
+    codec = codecs.parse(text)
+    if not codec.carries_mass:
+        carriers = [one for one in codecs.names() if codecs.get(one).carries_mass]
+        instead = f"{', '.join(carriers)} or {AUTO}"
+        if policy is not None and policy.pairwise:
+            instead = f"{PAIRS}, with which {policy.name} averages the values that changed most; or {instead}"
+        elif policy is not None and policy.may_differ:
+            instead = f"{policy.name} with differences=true, on a fixed symmetric topology; or {instead}"
+        elif policy is not None and policy.outer is not None:
+            instead = f"slowmo:differences=true on a fixed symmetric topology; or {instead}"
+        others = "allreduce, or choco on a fixed symmetric topology"
+        if not codec.quantises and (policy is None or not policy.pairwise):
+            others += f"; or say {PAIRS} with adpsgd"
+        raise SettingsError(
+            f"{codec.name} cannot carry mass: most of it would not arrive, or too coarsely; it is for gradients and "
+            f"differences. Use {instead}; or, for {codec.name}, {others}"
+        )
+
+
+@lru_cache(maxsize=64)
+def trusted(text: str, own: str) -> Codec | None:
+    """Return the codec that a parcel claims, if it is one of ours or a usual one; None: nothing is made of it.
+
+    Parameters from the wire are not believed: a block of a billion values would be ours to allocate.
+    """
+    usual = {codecs.spell(codecs.get(name)): codecs.get(name) for name in codecs.names()}
+    pairs = PairCoding.parse(own)
+    if pairs is not None:
+        if text == pairs.spelled:
+            return pairs.moved
+    elif own not in ("", AUTO):
+        codec = codecs.parse(own)
+        usual[codecs.spell(codec)] = codec
+    found = usual.get(text)
+    return found if found is not None and found.carries_mass else None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How parcels go out from now on, and why."""
+
+    codec: str
+    share: float
+    reason: str
+
+    def __str__(self) -> str:
+        return self.codec if self.share == 1 else f"{self.codec}, {self.share:.0%} of the shards"
+
+
+class Coding:
+    """The codec of one peer's parcels."""
+
+    def __init__(self, text: str, share: float, layout: Layout, policy: Policy | None = None) -> None:
+        """Begin.
+
+        Args:
+            text: a codec's name, `AUTO`, or `PAIRS`.
+            share: of the shards, per step, at most.
+            layout: what there is to push.
+            policy: the algorithm, if it is not just any that pushes mass.
+        """
+        check_codec(text, policy)
+        if policy is not None and policy.collective:
+            text = "none"  # for its exchange; no parcels go out
+        self._auto = text == AUTO
+        #: Of the shards, per step: those that take their turn; all peers have the same.
+        self.most = share
+        self._layout = layout
+        #: How some values are exchanged instead of whole shards, if they are; what is pushed then goes as it is.
+        self.pairs = PairCoding.parse(text)
+        #: How differences are told instead of pushing mass, if they are; what is pushed all the same goes as it is.
+        self.differences = DifferenceCodec(codecs.parse(text)) if policy is not None and policy.differences else None
+        #: Which part of the way a difference draws both ends.
+        self.gamma = 0.0
+        if self.differences is not None and policy is not None:
+            self.gamma = policy.gamma or self.differences.usual_gamma()
+        special = self.pairs or self.differences
+        self._choose("none" if special is not None else _FIRST if self._auto else text, share)
+        if special is not None:
+            self.spelled = special.spelled
+        self._room = Room()
+        #: The choice before the last look.
+        self._before = (_FIRST, share)
+        #: Whether a choice has been told: the first is, even if it is what it began with.
+        self._told = False
+        self._exchanges = 0
+        self._answers = 0
+        self._carried = 0
+        #: How long the trainer had waited at the last look.
+        self._waited = 0.0
+        #: Seconds in which something was on its way, and since when something is.
+        self._busy = 0.0
+        self._busy_since: float | None = None
+
+    def _choose(self, name: str, share: float) -> None:
+        codec = codecs.parse(name)
+        self.share = share
+        #: None: values go as they are.
+        self.codec: Codec | None = None if codec.name == "none" else codec
+        self.spelled = codecs.spell(codec)
+
+    def leaves_out(self, shard: int, *keys: int) -> bool:
+        """Whether a shard's turn passes without a push, because less than `most` of them is pushed.
+
+        Its turn is taken all the same, and neighbours are told: they may push more than this peer does, and would wait
+        for it. Which shards, is drawn anew for each step's keys: in turns, some would meet the same neighbours always.
+        """
+        if self.share == self.most:
+            return False
+        shards = self._layout.shards
+        return (shard - below(shards, *keys)) % shards >= self._pushed(self.share)
+
+    def _pushed(self, share: float) -> int:
+        """Return how many of the shards are not left out, were all of them to take their turn."""
+        return max(1, round(share / self.most * self._layout.shards))
+
+    def nbytes(self, shard: int) -> int:
+        """Return how many bytes a parcel of the shard has."""
+        return self._size(shard, self.codec)
+
+    def busy(self, busy: bool, now: float) -> None:
+        """Take in whether anything is on its way."""
+        if self._busy_since is not None:
+            self._busy += now - self._busy_since
+        self._busy_since = now if busy else None
+
+    def answered(self, nbytes: int) -> None:
+        """Take in that so many bytes have got through."""
+        self._answers += 1
+        self._carried += nbytes
+
+    def exchanged(self, compute: float | None, waited: float, pushes: int) -> Choice | None:
+        """Take in that a step ended in an exchange; return a choice where it is the first, or another than before.
+
+        Args:
+            compute: seconds that the steps since the last exchange compute; None: not known yet.
+            waited: seconds that the trainer has waited so far, in all.
+            pushes: neighbours that are pushed to in a turn.
+        """
+        self._exchanges += 1
+        if not self._auto or compute is None or self._busy <= 0:
+            return None
+        if self._exchanges < _EXCHANGES or self._answers < _ANSWERS:
+            return None
+        rate, wait, pushes = self._carried / self._busy, (waited - self._waited) / self._exchanges, max(1, pushes)
+        current = self.codec.name if self.codec else "none", self.share
+        back = self._room.look(wait / compute, self._seconds(current[0], rate, pushes) * self.share / compute)
+        self.look_anew(waited)
+        chosen = self._before if back else self._best(rate, compute, pushes)
+        self._before = current
+        if chosen == current and self._told:
+            return None
+        self._told = True
+        self._choose(*chosen)
+        needed = self._seconds(chosen[0], rate, pushes) * self.share
+        return Choice(
+            chosen[0],
+            self.share,
+            f"the link carries {rate / 1e6:.3g} MB/s, so a push takes {needed:.2g} s; from one to the next the trainer "
+            f"computes {compute:.3g} s and waited {wait:.2g} s",
+        )
+
+    def look_anew(self, waited: float) -> None:
+        """Forget what was measured since the last look; ``waited`` is how long the trainer has waited so far."""
+        self._exchanges = self._answers = self._carried = 0
+        self._busy, self._waited = 0.0, waited
+
+    def _best(self, rate: float, compute: float, pushes: int) -> tuple[str, float]:
+        current = self.codec.name if self.codec is not None else "none"
+        room = self._room.part * compute
+        for name in _LADDER:
+            heavier = _LADDER.index(name) < _LADDER.index(current) or self.share < self.most
+            limit = room if name == _LADDER[-1] else min(room, _LIGHT * compute)
+            if self._seconds(name, rate, pushes) * self.most <= (_AMPLE if heavier else 1) * limit:
+                return name, self.most
+        affordable = room / self._seconds(_LADDER[-1], rate, pushes)
+        # By halves, or it would change with every look; and of whole shards, so that what is said is done.
+        half = share = self.most
+        while share > affordable * (_AMPLE if share > self.share else 1) and half > LEAST:
+            half /= 2
+            share = self.most * (self._pushed(half) / self._layout.shards)
+        return _LADDER[-1], share
+
+    def _seconds(self, name: str, rate: float, pushes: int) -> float:
+        codec = None if name == "none" else codecs.get(name)
+        total = sum(self._size(shard, codec) for shard in range(self._layout.shards))
+        return total * pushes / rate
+
+    def _size(self, shard: int, codec: Codec | None) -> int:
+        nbytes = self._layout.nbytes(shard)
+        if self.pairs is not None:
+            codec = self.pairs.moved
+        elif self.differences is not None:
+            codec = self.differences
+        if codec is None:
+            return nbytes
+        dtype = self._layout.dtypes[shard]
+        return codec.size(nbytes // dtype.itemsize, dtype)

@@ -1,0 +1,41 @@
+"""Stragglers, faults and bad weather, as users write them: one grammar for the simulator and for real processes."""
+
+from gossip.faults.faults import (
+    Cut,
+    Fault,
+    Faults,
+    Incident,
+    Moment,
+    Pause,
+    Straggler,
+    parse_bandwidth,
+    parse_cut,
+    parse_delay,
+    parse_fault,
+    parse_faults,
+    parse_incident,
+    parse_pause,
+    parse_share,
+    parse_straggler,
+    parse_stragglers,
+)
+
+__all__ = [
+    "Cut",
+    "Fault",
+    "Faults",
+    "Incident",
+    "Moment",
+    "Pause",
+    "Straggler",
+    "parse_bandwidth",
+    "parse_cut",
+    "parse_delay",
+    "parse_fault",
+    "parse_faults",
+    "parse_incident",
+    "parse_pause",
+    "parse_share",
+    "parse_straggler",
+    "parse_stragglers",
+]

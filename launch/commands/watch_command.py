@@ -1,0 +1,56 @@
+"""``gossip watch``: the live table of a swarm, from any of its peers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from launch.commands.arguments import seconds
+from launch.errors import CommandError
+
+__all__ = ["add_parser", "add_where", "run"]
+
+_EPILOG = """\
+examples:
+  gossip watch runs/20260101-120000                 on the machine of the launcher
+  gossip watch 10.0.0.5:41234 --key watch.json      elsewhere, with the run's watch.json
+  gossip watch 127.0.0.1:41234                      a swarm of this machine, without keys
+
+Looking changes nothing: watch.json is good for that alone. If the peer that is asked goes away, another one is.
+
+exit codes: 2 a mistake in the command; 3 nobody answers, or nobody any more; 130 Ctrl-C.
+"""
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """Declare how a swarm to look at is named."""
+    add = parser.add_argument
+    add("where", metavar="WHERE", help="host:port of any peer, or the directory of the run")
+    add("--key", type=Path, metavar="FILE", help="the run's watch.json or join.json (default: watch.json in WHERE)")
+    add("--timeout", type=seconds, metavar="T", default=5.0, help="how long a peer has for an answer (default: 5s)")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = subparsers.add_parser(
+        "watch",
+        help="a live table of a swarm, from any of its peers",
+        description="Show who is in a swarm and how each one does, again and again, until Ctrl-C.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_where(parser)
+    parser.add_argument("--every", type=seconds, metavar="T", default=1.0, help="time between looks (default: 1s)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch, and return the exit code."""
+    from launch.swarm.invitation import WATCH, found
+    from launch.terminal import output
+    from launch.watch.watching import watch
+
+    if not args.every or not args.timeout:
+        raise CommandError("--every and --timeout are above 0")
+    return watch(found(args.where, WATCH, args.key), output(), every=args.every, timeout=args.timeout)

@@ -1,0 +1,1 @@
+"""Pictures of schedules, of mixing and of simulated runs."""

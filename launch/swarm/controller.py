@@ -1,0 +1,280 @@
+"""Starts the peers, introduces them to each other, and watches: what they say, how they end, who is started again.
+
+It decides nothing that the training depends on. Once the peers have each other's cards they need it no more, and
+if it dies they go on.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gossip.faults import Faults
+from gossip.net.keys import KeyPair
+from gossip.net.transport import new_keys
+from launch.swarm.host import Host
+from launch.swarm.invitation import JOIN, WATCH, Invitation, write_invitation
+from launch.swarm.launch_plan import Plan, Seat
+from launch.watch.display import Display
+
+__all__ = ["FAILED", "INTERRUPTED", "SOME_FAILED", "Controller"]
+
+#: Exit codes: some peers failed while others finished; none finished; stopped by Ctrl-C.
+SOME_FAILED, FAILED, INTERRUPTED = 1, 3, 130
+#: A restarted peer's incarnation: far enough apart that it may reincarnate in between.
+_LIFE = 1000
+#: Seconds of silence after which nobody is about to say something, and how many words are waited for.
+_SILENCE, _WORDS = 0.3, 1000
+
+
+@dataclass
+class _Peer:
+    """What is known of one rank."""
+
+    seat: Seat
+    host: Host
+    lives: int = 0
+    running: bool = False
+    #: Whether this life has come as far as saying how it goes, so that it knows what to do when asked to stop...
+    listens: bool = False
+    #: ...and as far as training.
+    trains: bool = False
+    card: list[Any] | None = None
+    step: int = 0
+    kills: int = 0
+    #: How it ended: None while it has not; 0 is well.
+    code: int | None = None
+    #: Whether it ended by a fault that was asked for.
+    on_purpose: bool = False
+    keys: list[str] | None = None
+    #: Injected restarts that have not come yet.
+    restarts: list[Any] = field(default_factory=list)
+
+
+class Controller:
+    """One launch."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        hosts: Callable[[Callable[[int, dict[str, Any]], None]], Mapping[int, Host]],
+        faults: Faults,
+        display: Display,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            plan: what to launch.
+            hosts: returns the host of each rank, given where they emit what happens.
+            faults: the injected ones: kills are the peers' own business, restarts are done here.
+            display: shows what happens.
+            clock: monotonic seconds.
+        """
+        self._plan = plan
+        self._display = display
+        self._clock = clock
+        self._queue: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        by_rank = hosts(lambda rank, message: self._queue.put((rank, message)))
+        self._peers = {seat.rank: _Peer(seat, by_rank[seat.rank]) for seat in plan.seats}
+        self._hosts = list({id(host): host for host in by_rank.values()}.values())
+        self._kills = {rank: sum(1 for kill in faults.kills if kill.rank == rank) for rank in self._peers}
+        for restart in faults.restarts:
+            self._peers[restart.rank].restarts.append(restart.at)
+        #: A swarm that is joined was introduced when it started.
+        self._introduced = plan.swarm > 0
+        #: Key pairs by which others may join or look, by the file that they are left in.
+        self._invitations: dict[str, KeyPair | None] = {JOIN: None, WATCH: None}
+        self._interrupted = False
+        self._aborted = False
+        self._began = clock()
+
+    def run(self) -> int:
+        """Launch, and return the exit code when all peers have ended."""
+        kill_at: float | None = None
+        grace = float(self._plan.common["stop_within"])
+        try:
+            if self._plan.spread and not self._plan.insecure:
+                for peer in self._peers.values():
+                    pair = new_keys()
+                    peer.keys = [pair.public.decode(), pair.secret.decode()]
+                self._invitations = {JOIN: new_keys(), WATCH: new_keys()}
+            for peer in self._peers.values():
+                self._start(peer)
+            while self._unfinished():
+                try:
+                    self._turn()
+                    if kill_at is not None and self._clock() > kill_at:
+                        self._signal_all(signal.SIGKILL)
+                except KeyboardInterrupt:
+                    if self._interrupted:
+                        self._signal_all(signal.SIGKILL)
+                        self._display.event("stopping at once")
+                    else:
+                        self._ask_to_stop()
+                        self._display.event(f"stopping, in {grace:g} s at the latest; Ctrl-C again: at once")
+                    self._interrupted = True
+                    kill_at = kill_at or self._clock() + grace
+                if self._aborted and kill_at is None:
+                    self._ask_to_stop()
+                    kill_at = self._clock() + grace
+        finally:
+            if self._unfinished():
+                self._signal_all(signal.SIGKILL)
+            for host in self._hosts:
+                host.close()
+        return self._exit_code()
+
+    def results(self) -> dict[int, int | None]:
+        """Return the exit code of every rank."""
+        return {rank: peer.code for rank, peer in self._peers.items()}
+
+    def _exit_code(self) -> int:
+        if self._interrupted:
+            return INTERRUPTED
+        expected = [peer for peer in self._peers.values() if not peer.on_purpose]
+        good = [peer for peer in self._peers.values() if peer.code == 0]
+        if all(peer.code == 0 for peer in expected) and good:
+            return 0
+        return SOME_FAILED if good else FAILED
+
+    def _unfinished(self) -> bool:
+        return any(peer.running or self._will_return(peer) for peer in self._peers.values())
+
+    def _will_return(self, peer: _Peer) -> bool:
+        """Whether a dead peer is still to be started again: only into a swarm that is there."""
+        return bool(peer.restarts) and not peer.running and self._swarm_goes_on() and not self._aborted
+
+    def _turn(self) -> None:
+        try:
+            rank, message = self._queue.get(timeout=0.1)
+        except queue.Empty:
+            self._display.refresh()
+        else:
+            self._handle(self._peers[rank], message)
+        for peer in self._peers.values():
+            if self._will_return(peer) and self._reached(peer.restarts[0]):
+                peer.restarts.pop(0)
+                self._restart(peer)
+
+    def _reached(self, moment: Any) -> bool:
+        step = max(peer.step for peer in self._peers.values())
+        return bool(moment.reached(step, self._clock() - self._began))
+
+    def _handle(self, peer: _Peer, message: dict[str, Any]) -> None:
+        rank = peer.seat.rank
+        if "line" in message:
+            self._display.line(rank, message["line"])
+        elif "card" in message:
+            peer.card = message["card"]
+            self._introduce(peer)
+        elif "status" in message:
+            peer.listens = True
+            peer.step = max(peer.step, int(message["status"].get("step", 0)))
+            peer.trains = peer.trains or message["status"].get("state") == "training"
+            self._display.status(rank, message["status"])
+        elif "exit" in message:
+            self._ended(peer, message["exit"])
+
+    def _start(self, peer: _Peer, **extra: Any) -> None:
+        if peer.keys is not None:
+            extra["keys"] = peer.keys
+            join, watch = self._invitations[JOIN], self._invitations[WATCH]
+            assert join is not None
+            assert watch is not None
+            extra |= {"join_key": join.public.decode(), "watch_key": watch.public.decode()}
+        peer.lives += 1
+        peer.running, peer.code, peer.on_purpose, peer.listens, peer.trains = True, None, False, False, False
+        peer.host.start(self._plan.process(peer.seat, extra))
+        self._display.started(peer.seat.rank, peer.host.name, peer.lives)
+
+    def _introduce(self, peer: _Peer) -> None:
+        """Give everybody all cards, once they are there; one that comes later gets them at once."""
+        cards = {"cards": [one.card for one in self._peers.values() if one.card is not None]}
+        if self._introduced:
+            peer.host.tell(peer.seat.rank, cards)
+        elif len(cards["cards"]) == len(self._peers):
+            self._introduced = True
+            self._invite(cards["cards"])
+            for one in self._peers.values():
+                one.host.tell(one.seat.rank, cards)
+
+    def _invite(self, cards: list[list[Any]]) -> None:
+        """Leave in the run directory what it takes to join, and to look."""
+        members = {str(card[1]): str(card[2] or "") for card in cards}
+        for name, keys in self._invitations.items():
+            try:
+                self._plan.run_dir.mkdir(parents=True, exist_ok=True)
+                write_invitation(self._plan.run_dir / name, Invitation(members, keys))
+            except OSError as error:
+                self._display.event(f"cannot write {name}, so nobody can join or look by it: {error}")
+
+    def _ended(self, peer: _Peer, code: int) -> None:
+        rank = peer.seat.rank
+        peer.running, peer.code = False, code
+        if code == -signal.SIGKILL and peer.kills < self._kills[rank]:
+            peer.kills += 1
+            peer.on_purpose = True
+        self._display.ended(rank, code, asked=self._interrupted or self._aborted)
+        self._stop_the_late()
+        if not self._introduced and code != 0 and not self._interrupted:
+            self._aborted = True  # nobody can start without its card
+            self._display.event(f"rank {rank} ended before the swarm could start, so all are stopped")
+        elif code != 0 and not peer.restarts and peer.lives <= self._plan.restarts and self._swarm_goes_on():
+            self._restart(peer)
+
+    def _stop_the_late(self) -> None:
+        """End who was started again and finds nobody any more to get the model from."""
+        running = [peer for peer in self._peers.values() if peer.running]
+        if all(peer.lives > 1 and not peer.trains for peer in running):
+            for peer in running:
+                peer.on_purpose = True
+                self._display.event(f"rank {peer.seat.rank} came back too late and is ended: the others are done")
+                peer.host.signal(peer.seat.rank, signal.SIGKILL)
+
+    def _swarm_goes_on(self) -> bool:
+        return not self._interrupted and any(peer.running for peer in self._peers.values())
+
+    def _restart(self, peer: _Peer) -> None:
+        assert peer.card is not None
+        # At its old address, where the others look for it.
+        port = int(peer.card[1].rpartition(":")[2])
+        bind = self._plan.bind(peer.seat, port) if self._plan.spread else peer.card[1]
+        self._start(
+            peer,
+            bind=bind,
+            incarnation=_LIFE * peer.lives,
+            killed=peer.kills,
+            elapsed=self._clock() - self._began,
+            resume=False,
+        )
+
+    def _ask_to_stop(self) -> None:
+        """Ask all to end by themselves; who has nothing to end yet, and would only print a traceback, is ended."""
+        asked = {rank for rank, peer in self._peers.items() if peer.running and peer.listens}
+        for rank in asked:
+            self._peers[rank].host.signal(rank, signal.SIGINT)
+        self._hear_out()
+        for rank, peer in self._peers.items():
+            if peer.running and rank not in asked:
+                peer.host.signal(rank, signal.SIGINT if peer.listens else signal.SIGTERM)
+
+    def _hear_out(self) -> None:
+        """Take in what is on its way here, if anybody has not said yet that it listens: it may have just done so."""
+        for _ in range(_WORDS):
+            if all(peer.listens for peer in self._peers.values() if peer.running):
+                return
+            try:
+                rank, message = self._queue.get(timeout=_SILENCE)
+            except queue.Empty:
+                return
+            self._handle(self._peers[rank], message)
+
+    def _signal_all(self, number: int) -> None:
+        for peer in self._peers.values():
+            if peer.running:
+                peer.host.signal(peer.seat.rank, number)

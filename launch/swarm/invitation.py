@@ -1,0 +1,87 @@
+"""How to get to a swarm that runs: where some of its peers are, and a key pair that they let in.
+
+`gossip launch` leaves two in the run directory, readable by their owner alone: ``join.json`` is good for joining and
+looking, ``watch.json`` for looking only. Where the swarm does without keys they just say where the peers are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gossip.endpoint import Endpoint
+from gossip.net.keys import KeyPair, valid_key
+from launch.errors import CommandError
+
+__all__ = ["JOIN", "WATCH", "Invitation", "found", "read_invitation", "write_invitation"]
+
+JOIN, WATCH = "join.json", "watch.json"
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """Whom to ask, and as whom."""
+
+    #: The public key of each peer, by host:port; empty where there are none.
+    members: Mapping[str, str]
+    keys: KeyPair | None = field(default=None, repr=False)
+
+
+def write_invitation(path: Path, invitation: Invitation) -> None:
+    """Write it so that only its owner can read it."""
+    keys = invitation.keys
+    halves = None if keys is None else [keys.public.decode(), keys.secret.decode()]
+    text = json.dumps({"members": dict(invitation.members), "keys": halves}, indent=1)
+    # Made anew with its mode: there is no moment at which others could read the secret.
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
+def read_invitation(path: Path) -> Invitation:
+    """Read what `write_invitation` wrote."""
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise CommandError(f"{path} can be read by others, and it holds a key: chmod 600 it")
+        told: Any = json.loads(path.read_text("utf-8"))
+        members = {str(Endpoint.parse(place)): str(key) for place, key in told["members"].items()}
+        if not members or not all(valid_key(key.encode()) for key in members.values() if key):
+            raise ValueError("it names no peers, or one with a key that is none")
+        halves = told["keys"]
+        keys = None if halves is None else KeyPair(*(half.encode() for half in halves))
+    except FileNotFoundError as error:
+        raise CommandError(
+            f"cannot read {path}: there is no such file. A run has it once all its peers have started: if it is just "
+            "starting, try again; otherwise, is that the directory of a run?"
+        ) from error
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CommandError(f"{path} is not an invitation to a swarm: {error}") from error
+    return Invitation(members, keys)
+
+
+def found(where: str, name: str, file: Path | None = None) -> Invitation:
+    """Return how to get to the swarm that the user means.
+
+    Args:
+        where: host:port of a peer, or the directory of a run.
+        name: `JOIN` or `WATCH`: which of the two in a run's directory.
+        file: an invitation that was handed to the user.
+    """
+    if Path(where).is_dir():
+        return read_invitation(file or Path(where) / name)
+    if ":" not in where:
+        raise CommandError(f"there is no directory {where}, and it is no host:port either")
+    endpoint = str(Endpoint.parse(where))
+    if file is None:
+        return Invitation({endpoint: ""})
+    invitation = read_invitation(file)
+    if endpoint not in invitation.members:
+        raise CommandError(f"{file} does not know {endpoint}, only {', '.join(sorted(invitation.members))}")
+    return Invitation({endpoint: invitation.members[endpoint]}, invitation.keys)

@@ -1,0 +1,125 @@
+"""What is to be launched: which peers, on which hosts, told what. Made and checked before anything starts."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gossip import policies
+from gossip.net.process_environment import ENVIRONMENT
+from launch.errors import CommandError
+from launch.swarm.host import PeerProcess, threads
+from launch.swarm.hostfile import HostLine
+
+__all__ = ["Plan", "Seat", "check_program", "program"]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where a rank runs."""
+
+    rank: int
+    local_rank: int
+    host: HostLine
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A launch, in full."""
+
+    #: The user's program and its arguments.
+    command: tuple[str, ...]
+    seats: tuple[Seat, ...]
+    #: What all peers are told; the fields of `peers.setup.Setup` that are the same for all.
+    common: Mapping[str, Any]
+    run_dir: Path
+    #: How often a local peer that died is started again.
+    restarts: int = 0
+    #: Whether peers are on several machines, and so need keys, or are told to do without.
+    spread: bool = False
+    insecure: bool = False
+    #: Peers of the swarm that is joined, when it started; 0: the seats are all there are.
+    swarm: int = 0
+    #: What users should hear before they rely on it, if there is anything.
+    warning: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def world_size(self) -> int:
+        """How many peers there are."""
+        return len(self.seats)
+
+    def process(self, seat: Seat, extra: Mapping[str, Any]) -> PeerProcess:
+        """Return what is to be started for a rank; ``extra`` is what only this peer is told."""
+        on_host = sum(1 for other in self.seats if other.host == seat.host)
+        setup: dict[str, Any] = {
+            **self.common,
+            "rank": seat.rank,
+            "world_size": self.swarm or self.world_size,
+            "local_rank": seat.local_rank,
+            "run_dir": str(self.run_dir),
+            "insecure": self.insecure,
+            **extra,
+        }
+        if self.spread:
+            setup.setdefault("bind", self.bind(seat))
+            setup["advertise"] = seat.host.advertise or seat.host.host
+        return PeerProcess(
+            seat.rank,
+            self.command,
+            setup,
+            str(self.run_dir / f"rank-{seat.rank}" / "log.txt"),
+            {
+                **(threads(on_host) if seat.host.is_local else {}),
+                **ENVIRONMENT,
+                "PYTHONUNBUFFERED": "1",
+                **self.environment,
+            },
+        )
+
+    def bind(self, seat: Seat, port: int = 0) -> str:
+        """Return where a peer listens that others reach from elsewhere; port 0 is any free one."""
+        return f"{'[::]' if ':' in (seat.host.advertise or seat.host.host) else '0.0.0.0'}:{port}"  # noqa: S104
+
+    def lines(self) -> list[str]:
+        """Return the plan for people to read."""
+        lines = [f"{self.world_size} peers run: {shlex.join(self.command)}", f"run directory: {self.run_dir}"]
+        lines += [f"{name}: {value}" for name, value in sorted(self.common.items()) if value not in ("", (), [], None)]
+        lines += [f"rank {seat.rank}: {seat.host}, local rank {seat.local_rank}" for seat in self.seats]
+        if self.restarts:
+            lines.append(f"a peer that dies is started again, up to {self.restarts} times")
+        if self.spread:
+            lines.append("without encryption" if self.insecure else "encrypted, with a new key for each peer")
+        return lines
+
+
+def check_program(script: str, module: bool, *, here: bool) -> None:
+    """Raise an error if this machine would have to run something that is not there.
+
+    Args:
+        script: a script, a module or an executable.
+        module: whether it is a module.
+        here: whether a peer runs on this machine; a script is looked for in any case.
+    """
+    if module:
+        return
+    if script.endswith(".py"):
+        if not Path(script).is_file():
+            raise CommandError(f"there is no script {script}")
+    elif here and shutil.which(script) is None:
+        hint = f"; did you mean --algorithm {script}?" if script.partition(":")[0] in policies.names() else ""
+        raise CommandError(f"there is no program {script}: it is no script (.py), and not on the PATH{hint}")
+
+
+def program(script: str, arguments: Sequence[str], module: bool) -> tuple[str, ...]:
+    """Return the command that runs a user's script, module or executable."""
+    if module:
+        return (sys.executable, "-m", script, *arguments)
+    if script.endswith(".py"):
+        return (sys.executable, script, *arguments)
+    return (script, *arguments)

@@ -1,0 +1,180 @@
+"""From options to a running swarm: everything is checked first, then everything is started."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import topologies
+from gossip import policies, presets
+from gossip.collective.making import check_settings
+from gossip.exchange.coding import check_codec
+from gossip.faults import Faults, parse_faults, parse_stragglers
+from gossip.shares import check_share
+from launch.commands.options import Options
+from launch.errors import CommandError
+from launch.swarm.controller import INTERRUPTED, Controller
+from launch.swarm.host import Emit, Host, LocalHost
+from launch.swarm.hostfile import LOCAL, HostLine, read_hostfile, selected
+from launch.swarm.interrupts import interruptible
+from launch.swarm.launch_plan import Plan, Seat, check_program, program
+from launch.swarm.ports import check_ports
+from launch.swarm.run_place import used
+from launch.swarm.toml import to_toml
+from launch.terminal import output, warn
+from launch.watch.display import Display
+
+__all__ = ["launch", "planned"]
+
+
+def launch(options: Options, *, dry_run: bool = False) -> int:
+    """Check, start and watch; return the exit code."""
+    plan, faults = planned(options)
+    warn(plan.warning)
+    console = output()
+    if dry_run:
+        for line in plan.lines():
+            console.print(line, soft_wrap=True)
+        return 0
+    if plan.spread:
+        from launch.swarm.ssh import addressed
+
+        known = addressed(list(dict.fromkeys(seat.host for seat in plan.seats)))
+        plan = replace(plan, seats=tuple(replace(seat, host=known[seat.host]) for seat in plan.seats))
+    display = Display(console, range(plan.world_size), quiet=options.quiet)
+    with interruptible():
+        controller = Controller(plan, lambda emit: _hosts(plan, emit), faults, display)
+        _write_config(plan, options)
+        with display:
+            code = controller.run()
+    verdict = _verdict(plan, controller.results(), code)
+    console.print(f"gossip: {verdict}; see {plan.run_dir}, or gossip report {plan.run_dir}")
+    return code
+
+
+def planned(options: Options) -> tuple[Plan, Faults]:
+    """Return the plan for the options, or raise an error that says what to change."""
+    seats = _seats(_hosts_of(options))
+    n = len(seats)
+    policy = policies.parse(options.algorithm)
+    topology = options.topology or policy.default_topology
+    schedule = topologies.parse(topology, n, seed=options.seed)
+    policy.check(schedule)
+    check_share(options.share)
+    check_codec(options.compress, policy)
+    check_settings(policy, options.share, options.compress)
+    presets.preset(options.preset or "lan")
+    faults = parse_faults(options.fault, n, seed=options.seed)
+    parse_stragglers(options.straggler, n)
+    if options.tensorboard and any(seat.host.is_local for seat in seats):
+        from peers.reporting.tensorboard import check_tensorboard  # here, for it imports torch
+
+        check_tensorboard()
+    if options.metrics_port >= 0:
+        check_ports(options.metrics_bind, options.metrics_port, seats)
+    run_dir = _run_dir(options, all_here=all(seat.host.is_local for seat in seats))
+    check_program(options.script, options.module, here=any(seat.host.is_local for seat in seats))
+    common: dict[str, Any] = {
+        "run": run_dir.name[:64],
+        "topology": topology,
+        "algorithm": options.algorithm,
+        "preset": options.preset,
+        "seed": options.seed,
+        "device": options.device,
+        "share": options.share,
+        "compress": options.compress,
+        "checkpoint_every": options.checkpoint_every,
+        "tensorboard": options.tensorboard,
+        "resume": options.resume,
+        "start_timeout": options.start_timeout,
+        "stop_within": options.stop_timeout,
+        "stragglers": list(options.straggler),
+        "faults": list(options.fault),
+    }
+    if options.metrics_port >= 0:
+        common |= {"metrics_port": options.metrics_port, "metrics_bind": options.metrics_bind}
+    plan = Plan(
+        program(options.script, options.arguments, options.module),
+        seats,
+        common,
+        run_dir.absolute(),
+        restarts=options.restart,
+        spread=not all(seat.host.is_local for seat in seats),
+        insecure=options.insecure,
+        warning=policy.notice(schedule),
+    )
+    return plan, faults
+
+
+def _run_dir(options: Options, *, all_here: bool) -> Path:
+    """Return where the run goes: a place of its own, or that of the run which is to go on."""
+    if not options.run_dir:
+        if options.resume:
+            raise CommandError("--resume needs --run-dir: which run is to go on?")
+        return _unused(time.strftime("runs/%Y%m%d-%H%M%S"))
+    run_dir = Path(options.run_dir)
+    if options.resume:
+        if all_here and not used(run_dir):
+            raise CommandError(f"--resume: there is no run in {run_dir}")
+    elif used(run_dir):
+        # Records are added to by each life of a peer: two runs in one place would look like one.
+        raise CommandError(f"there is a run in {run_dir} already: go on with it by --resume, or say another --run-dir")
+    return run_dir
+
+
+def _unused(name: str) -> Path:
+    """Return the directory of that name, or one with a number behind it: two launches may be of the same second."""
+    numbered = (Path(f"{name}-{number}" if number > 1 else name) for number in itertools.count(1))
+    return next(path for path in numbered if not used(path))
+
+
+def _hosts_of(options: Options) -> list[HostLine]:
+    if not options.hostfile:
+        if options.include or options.exclude:
+            raise CommandError("--include and --exclude choose from a --hostfile")
+        return [HostLine(LOCAL.host, options.peers or 1)]
+    if options.peers:
+        raise CommandError("say -n N for peers on this machine, or --hostfile for others, not both")
+    return selected(read_hostfile(Path(options.hostfile)), options.include, options.exclude)
+
+
+def _seats(hosts: list[HostLine]) -> tuple[Seat, ...]:
+    places = [(host, local_rank) for host in hosts for local_rank in host.local_ranks]
+    return tuple(Seat(rank, local_rank, host) for rank, (host, local_rank) in enumerate(places))
+
+
+def _hosts(plan: Plan, emit: Emit) -> Mapping[int, Host]:
+    """Return the host of each rank; other machines are connected to, and asked whether they can take part."""
+    lines = list(dict.fromkeys(seat.host for seat in plan.seats))
+    hosts: dict[HostLine, Host] = {line: LocalHost(emit, line.host) for line in lines if line.is_local}
+    if plan.spread:
+        from launch.swarm.remote import connected
+
+        seconds = plan.common["start_timeout"]
+        away = [line for line in lines if not line.is_local]
+        hosts |= connected(emit, away, plan.command, plan.run_dir, seconds=seconds, resume=plan.common["resume"])
+    return {seat.rank: hosts[seat.host] for seat in plan.seats}
+
+
+def _write_config(plan: Plan, options: Options) -> None:
+    # Without its place: that is where the file is, and a launch that takes the file again is another run.
+    options = replace(options, run_dir="", resume=False)
+    try:
+        plan.run_dir.mkdir(parents=True, exist_ok=True)
+        (plan.run_dir / "config.toml").write_text(
+            to_toml(asdict(options), "how this run was launched; gossip launch --config takes it again"), "utf-8"
+        )
+    except OSError as error:
+        raise CommandError(f"cannot write to the run directory {plan.run_dir}: {error.strerror or error}") from error
+
+
+def _verdict(plan: Plan, results: Mapping[int, int | None], code: int) -> str:
+    good = sum(one == 0 for one in results.values())
+    if code == INTERRUPTED and good < len(results):
+        saved = any(plan.run_dir.glob("rank-*/checkpoints/step-*"))
+        return "stopped" + (f"; --resume --run-dir {plan.run_dir} goes on from its checkpoints" if saved else "")
+    return f"{good} of {len(results)} peers finished"

@@ -1,0 +1,105 @@
+"""From an invitation to a peer of a swarm that runs: ask how the swarm does, then start one that does the same."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from gossip.endpoint import Endpoint
+from gossip.faults import Faults
+from gossip.membership.table import MEMBERS_LIMIT
+from gossip.net.routes import route_to
+from gossip.net.transport import new_keys
+from gossip.version import __version__
+from launch.errors import CommandError
+from launch.swarm.controller import Controller
+from launch.swarm.host import LocalHost
+from launch.swarm.hostfile import LOCAL
+from launch.swarm.interrupts import interruptible
+from launch.swarm.invitation import JOIN, Invitation, found
+from launch.swarm.launch_plan import Plan, Seat, check_program, program
+from launch.terminal import output
+from launch.watch.display import Display
+from launch.watch.lookout import Lookout
+
+__all__ = ["join"]
+
+
+def join(args: argparse.Namespace) -> int:
+    """Start one more peer and watch it; return the exit code."""
+    check_program(args.script, args.module, here=True)
+    invitation = found(args.where, JOIN, args.key)
+    with Lookout(invitation) as lookout:
+        picture = lookout.look()
+        place = lookout.place
+    if picture.get("version") != __version__:
+        raise CommandError(f"the swarm runs gossip {picture.get('version')}, and this is {__version__}")
+    plan = _plan(args, picture, invitation, place)
+    console = output()
+    rank = plan.seats[0].rank
+    console.print(f"gossip: joins {plan.common['run']} as rank {rank}, through {place}", soft_wrap=True)
+    display = Display(console, [rank], quiet=args.quiet)
+    with interruptible():
+        controller = Controller(plan, lambda emit: {rank: LocalHost(emit)}, Faults(), display)
+        with display:
+            return controller.run()
+
+
+def _plan(args: argparse.Namespace, picture: dict[str, Any], invitation: Invitation, place: str) -> Plan:
+    setup, members = picture["setup"], picture["members"]
+    taken = {member["rank"]: member for member in members}
+    # The dead may have been cut off and come back; who left does not.
+    left = [member["rank"] for member in members if member["membership"] == "left"]
+    rank = args.rank if args.rank is not None else min(left, default=max(taken) + 1)
+    living = [member for member in members if member["membership"] not in ("dead", "left")]
+    if not 0 <= rank < MEMBERS_LIMIT:
+        raise CommandError(f"--rank {rank}: ranks are 0 to {MEMBERS_LIMIT - 1}")
+    if rank in taken and taken[rank]["membership"] == "suspect":
+        raise CommandError(f"rank {rank} does not answer, but is not held for dead yet: try again in some seconds")
+    if any(member["rank"] == rank for member in living):
+        raise CommandError(f"rank {rank} is taken: {taken[rank]['endpoint']} has it; leave --rank out for a free one")
+    # The one that answered first: it is known to be there. Then the others, should it die meanwhile.
+    contacts = sorted(living, key=lambda member: member["endpoint"] != place)
+    host = args.bind or route_to(Endpoint.parse(place).host)
+    # As the others do; how many they were at the start is the plan's to say.
+    common: dict[str, Any] = {name: value for name, value in setup.items() if name != "world_size"}
+    common |= {
+        "incarnation": 1,
+        "device": args.device,
+        "checkpoint_every": args.checkpoint_every,
+        "start_timeout": args.start_timeout,
+        "stop_within": args.stop_timeout,
+        "bind": str(Endpoint(host, 0)),
+        "contacts": [member["endpoint"] for member in contacts],
+    }
+    if invitation.keys is not None:
+        own = new_keys()
+        common |= {
+            "contact_keys": [member["key"] for member in contacts],
+            "invitation": [invitation.keys.public.decode(), invitation.keys.secret.decode()],
+            "keys": [own.public.decode(), own.secret.decode()],
+        }
+    return Plan(
+        program(args.script, args.arguments, args.module),
+        (Seat(rank, 0, LOCAL),),
+        common,
+        _run_dir(args, rank, known=rank in taken).absolute(),
+        restarts=args.restart,
+        swarm=setup["world_size"],
+        insecure=setup["insecure"],
+    )
+
+
+def _run_dir(args: argparse.Namespace, rank: int, *, known: bool) -> Path:
+    if args.run_dir is not None:
+        run_dir: Path = args.run_dir
+    elif Path(args.where).is_dir():
+        run_dir = Path(args.where)
+    else:
+        return Path(time.strftime(f"runs/%Y%m%d-%H%M%S-joined-{rank}"))
+    # One that takes the place of a dead one, or of one that left, goes on in its records: they have its life in them.
+    if not known and (run_dir / f"rank-{rank}").exists():
+        raise CommandError(f"{run_dir / f'rank-{rank}'} is a peer's of another run: say another --run-dir")
+    return run_dir

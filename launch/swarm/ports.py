@@ -1,0 +1,27 @@
+"""Whether ports that peers are to listen on are free, asked before anything starts."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+
+from launch.errors import CommandError
+from launch.swarm.launch_plan import Seat
+
+__all__ = ["check_ports"]
+
+
+def check_ports(host: str, first: int, seats: Iterable[Seat]) -> None:
+    """Raise an error that names a port which the peers of this machine cannot have; 0 is any free one."""
+    for seat in seats:
+        port = first + seat.local_rank if first else 0
+        if port > 65535:
+            raise CommandError(f"--metrics-port {first}: rank {seat.rank} would have port {port}, the last is 65535")
+        if seat.host.is_local:
+            try:
+                with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+                    pass
+            except OSError as error:
+                raise CommandError(
+                    f"--metrics-port {first}: rank {seat.rank} cannot serve on {host}:{port}: {error.strerror or error}"
+                ) from error

@@ -1,0 +1,156 @@
+"""What the launcher shows: the lines of all peers, and on a terminal a live table below them."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from launch.watch.peer_table import peer_table
+from launch.watch.picture import behind
+
+__all__ = ["Display"]
+
+_COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+#: The exit codes of those who ended when asked to: as a peer does it, and as any other program.
+_STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
+_COLUMNS = ("rank", "host", "state", "step", "loss", "samples/s", "lag", "peers", "MB/s", "weight", "apart", "sends")
+#: Seconds over which rates are taken.
+_WINDOW = 3.0
+
+
+@dataclass
+class _Row:
+    host: str = ""
+    state: str = "starting"
+    status: dict[str, Any] = field(default_factory=dict)
+    #: (when, samples, bytes) of recent reports.
+    recent: list[tuple[float, int, int]] = field(default_factory=list)
+
+    def rates(self) -> tuple[float, float] | None:
+        """Return samples and bytes per second."""
+        if len(self.recent) < 2 or self.recent[-1][0] <= self.recent[0][0]:
+            return None
+        (began, samples, sent), (now, samples_now, sent_now) = self.recent[0], self.recent[-1]
+        return (samples_now - samples) / (now - began), (sent_now - sent) / (now - began)
+
+
+class Display:
+    """Shows a launch as it goes."""
+
+    def __init__(
+        self,
+        console: Console,
+        ranks: Sequence[int],
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin.
+
+        Args:
+            console: where to.
+            ranks: of the peers that it shows.
+            quiet: leave out the peers' own lines; they are in their logs in any case.
+            clock: monotonic seconds.
+        """
+        self._console = console
+        self._quiet = quiet
+        self._clock = clock
+        self._width = len(str(max(ranks)))
+        self._rows = {rank: _Row() for rank in ranks}
+        self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
+        self._drawn = 0.0
+
+    def __enter__(self) -> Display:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self.refresh(force=True)
+            self._live.stop()
+
+    def line(self, rank: int, text: str) -> None:
+        """Show a line of a peer's output."""
+        if not self._quiet:
+            prefix = Text(f"[{rank:>{self._width}}] ", style=_COLOURS[rank % len(_COLOURS)])
+            self._console.print(prefix + Text.from_ansi(text), soft_wrap=True)
+
+    def event(self, text: str) -> None:
+        """Show what the launcher itself has to say."""
+        self._console.print(Text(f"gossip: {text}", style="bold"), soft_wrap=True)
+
+    def started(self, rank: int, host: str, lives: int) -> None:
+        """Note that a peer was started."""
+        self._rows[rank] = _Row(host)
+        if lives > 1:
+            self.event(f"rank {rank} is started again")
+
+    def status(self, rank: int, status: dict[str, Any]) -> None:
+        """Take in a peer's report."""
+        row, now = self._rows[rank], self._clock()
+        row.status.update(status)
+        row.state = str(status.get("state", row.state))
+        row.recent.append((now, int(status.get("samples", 0)), int(status.get("bytes_sent", 0))))
+        while len(row.recent) > 2 and now - row.recent[0][0] > _WINDOW:
+            row.recent.pop(0)
+        self.refresh()
+
+    def ended(self, rank: int, code: int, *, asked: bool = False) -> None:
+        """Note how a peer ended, and whether it was asked to."""
+        row = self._rows[rank]
+        stopped = asked and code in _STOPPED
+        row.state = "finished" if code == 0 else "stopped" if stopped else how(code)
+        row.recent = []
+        if code != 0 and not stopped:
+            self.event(f"rank {rank} {how(code)}")
+        self.refresh(force=True)
+
+    def refresh(self, force: bool = False) -> None:
+        """Draw the table again, a few times a second at most."""
+        if self._live is not None and (force or self._clock() - self._drawn > 0.2):
+            self._drawn = self._clock()
+            self._live.update(self.table(), refresh=True)
+
+    def table(self) -> Table:
+        """Return the table of all peers."""
+        lags = behind([row.status.get("step") for row in self._rows.values()])
+        rows = []
+        for (rank, row), lag in zip(self._rows.items(), lags, strict=True):
+            status, rates = row.status, row.rates()
+            rows.append(
+                {
+                    "rank": rank,
+                    "host": row.host,
+                    "state": row.state,
+                    "step": status.get("step"),
+                    "loss": status.get("loss"),
+                    "samples/s": rates and rates[0],
+                    "lag": lag,
+                    "peers": status.get("view"),
+                    "MB/s": rates and rates[1] / 1e6,
+                    "weight": status.get("weight"),
+                    "apart": status.get("disagreement"),
+                    "sends": status.get("sends"),
+                }
+            )
+        return peer_table(_COLUMNS, rows, self._console.width)
+
+
+def how(code: int) -> str:
+    """Say how a process ended."""
+    if code >= 0:
+        return f"failed with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

@@ -1,0 +1,213 @@
+"""How a swarm does, once (`gossip status`) or again and again (`gossip watch`), through any of its peers.
+
+A terminal gets a table that is drawn anew with each look. Elsewhere there is a line per look, and one for each member
+that came, went or changed its state.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from launch.swarm.invitation import Invitation
+from launch.watch.lookout import Lookout, NobodyAnswers
+from launch.watch.peer_table import peer_table
+from launch.watch.picture import GONE, TROUBLED, lags, status
+
+__all__ = ["NOBODY", "SOME_TROUBLED", "show", "table", "watch"]
+
+#: Exit codes: somebody is suspect or dead; nobody answers.
+SOME_TROUBLED, NOBODY = 1, 3
+_COLUMNS = (
+    "rank",
+    "state",
+    "life",
+    "step",
+    "loss",
+    "samples/s",
+    "lag",
+    "peers",
+    "MB/s",
+    "weight",
+    "apart",
+    "endpoint",
+    "sends",
+)
+
+
+def show(invitation: Invitation, console: Console, *, as_json: bool, timeout: float = 5.0) -> int:
+    """Look once, print what is seen, and return the exit code."""
+    with Lookout(invitation) as lookout:
+        try:
+            picture = lookout.look(timeout)
+        except NobodyAnswers as error:
+            return _nobody(str(error))
+        place = lookout.place
+    if as_json:
+        print(json.dumps(status(picture, place), indent=2, allow_nan=False))
+    else:
+        console.print(_headline(picture, place))
+        console.print(table(picture, console.width))
+    return SOME_TROUBLED if any(member["membership"] in TROUBLED for member in picture["members"]) else 0
+
+
+def watch(
+    invitation: Invitation,
+    console: Console,
+    *,
+    every: float = 1.0,
+    timeout: float = 5.0,
+    pause: Callable[[float], None] = time.sleep,
+) -> int:
+    """Look until nobody answers, or Ctrl-C; return the exit code."""
+    seen: View = _Screen(console) if console.is_terminal else _Lines(console)
+    through = ""
+    try:
+        with Lookout(invitation) as lookout, seen:
+            while True:
+                picture = lookout.look(timeout)
+                if through not in ("", lookout.place):
+                    seen.tell(f"{through} does not answer any more; going on through {lookout.place}")
+                through = lookout.place
+                seen.show(picture, through)
+                pause(every)
+    except NobodyAnswers as error:
+        since = "nobody answers any more: the swarm has ended, or it cannot be reached from here. " if through else ""
+        return _nobody(f"{since}{error}")
+
+
+def _nobody(error: str) -> int:
+    print(f"gossip: error: {' '.join(error.splitlines())}", file=sys.stderr)
+    return NOBODY
+
+
+class View(Protocol):
+    """Where pictures are shown."""
+
+    def __enter__(self) -> object:
+        """Begin."""
+
+    def __exit__(self, *_: object) -> None:
+        """End; what was shown last stays."""
+
+    def show(self, picture: dict[str, Any], place: str) -> None:
+        """Show a picture that came from a place."""
+
+    def tell(self, sentence: str) -> None:
+        """Say something beside."""
+
+
+class _Screen:
+    """A table that is drawn again and again."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> object:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, picture: dict[str, Any], place: str) -> None:
+        self._live.update(Group(_headline(picture, place), table(picture, self._live.console.width)), refresh=True)
+
+    def tell(self, sentence: str) -> None:
+        self._live.console.print(Text(f"gossip: {sentence}", style="bold"), soft_wrap=True)
+
+
+class _Lines:
+    """A line per look, and per change."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._before: dict[int, tuple[int, str]] = {}
+
+    def __enter__(self) -> object:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, picture: dict[str, Any], place: str) -> None:
+        now = {one["rank"]: (one["incarnation"], _doing(one)) for one in picture["members"]}
+        where = {one["rank"]: one["endpoint"] for one in picture["members"]}
+        for rank, (life, doing) in now.items():
+            if self._before.get(rank) != (life, doing):
+                self._print(f"rank {rank}: {doing}; life {life}, at {where[rank]}")
+        self._before = now
+        self._print(_headline(picture, place).plain)
+
+    def tell(self, sentence: str) -> None:
+        self._print(sentence)
+
+    def _print(self, text: str) -> None:
+        self._console.print(f"{time.strftime('%H:%M:%S')} {text}", soft_wrap=True)
+        self._console.file.flush()  # whoever reads along wants it now
+
+
+def table(picture: dict[str, Any], width: int) -> Table:
+    """Return the table of a picture, no wider than that."""
+    members = picture["members"]
+    rows = [
+        {
+            "rank": member["rank"],
+            "state": _doing(member),
+            "life": member["incarnation"],
+            "step": member["step"],
+            "loss": member["loss"],
+            "samples/s": _now(member, "samples_per_second"),
+            "lag": lag,
+            "peers": None if member["neighbours"] is None else member["neighbours"] + 1,
+            "MB/s": _scaled(_now(member, "bytes_per_second")),
+            "weight": _now(member, "weight"),
+            "apart": member["disagreement"],
+            "endpoint": member["endpoint"],
+            "sends": _now(member, "sends"),
+        }
+        for member, lag in zip(members, lags(members), strict=True)
+    ]
+    return peer_table(_COLUMNS, rows, width)
+
+
+def _now(member: dict[str, Any], name: str) -> Any:
+    """Return what only the living have."""
+    return None if member["membership"] in GONE else member[name]
+
+
+def _scaled(figure: float | None) -> float | None:
+    return None if figure is None else figure / 1e6
+
+
+def _doing(member: dict[str, Any]) -> str:
+    """Return what the swarm holds a member for, and what it says that it does."""
+    known: str = member["membership"]
+    return known if known in GONE or member["state"] is None else f"{known}, {member['state']}"
+
+
+def _headline(picture: dict[str, Any], place: str) -> Text:
+    members = picture["members"]
+    states = Counter(member["membership"] for member in members)
+    living = [member for member in members if member["membership"] not in GONE]
+    steps = [member["step"] for member in living if member["step"] is not None]
+    losses = [member["loss"] for member in living if member["loss"] is not None]
+    parts = [", ".join(f"{count} {state}" for state, count in sorted(states.items()))]
+    if steps:
+        parts.append(f"step {min(steps)} to {max(steps)}" if min(steps) < max(steps) else f"step {steps[0]}")
+    if losses:
+        parts.append(f"loss {sum(losses) / len(losses):.4f}")
+    rates = [member["samples_per_second"] or 0 for member in living if member["membership"] not in TROUBLED]
+    parts.append(f"{sum(rates):.0f} samples/s")
+    if picture.get("cut_short"):
+        parts.append("too many members to show all")
+    return Text(f"{picture['setup']['run']}: {'; '.join(parts)}; by rank {picture['shown_by']} at {place}")

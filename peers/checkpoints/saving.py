@@ -1,0 +1,146 @@
+"""What of a peer goes into a checkpoint, when, and how it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gossip.core.core import Core
+from peers.checkpoints.checkpoint import Checkpoints
+from peers.checkpoints.random_states import capture_random_states, restore_random_states
+from peers.checkpoints.snapshot import Snapshot
+from peers.checkpoints.state_dicts import flatten, unflatten
+from peers.data.batches import Batches
+from peers.methods.method import Method
+from peers.setup import Setup
+
+__all__ = ["Restored", "Saving"]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a checkpoint says of the gossip."""
+
+    step: int
+    turns: list[int]
+
+
+class Saving:
+    """The checkpoints of one peer: ``RUN/rank-R/checkpoints``.
+
+    A checkpoint that is due after a step is taken when the loop asks `Peer.batches` for its next batch: then the body
+    of the loop is through, so that schedulers and counters of the user's are in step with the optimizer.
+
+    Weights are saved for the record. A peer that resumes enters as any newcomer does, with its z and a fresh weight
+    of 1: what was on its way when the swarm stopped is gone, so the saved ones no longer add up.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        method: Method,
+        also: dict[str, Any],
+        directory: Path | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._every = setup.checkpoint_every
+        self._model = model
+        self._optimizer = optimizer
+        self._method = method
+        self._also = also
+        self._tell = tell
+        self._device = next(iter(model.parameters())).device
+        self._due: int | None = None
+        self._data: list[bytes] = []
+        self._random: dict[str, Any] | None = None
+        wanted = directory is not None and (setup.checkpoint_every or setup.resume)
+        self._checkpoints = (
+            Checkpoints(directory / "checkpoints", setup.checkpoint_keep, tell) if wanted and directory else None
+        )
+
+    def load(self) -> Restored | None:
+        """Bring model, optimizer and all else back to the newest checkpoint that is whole, if there is one."""
+        snapshot = self._checkpoints.load() if self._checkpoints is not None else None
+        if snapshot is None:
+            return None
+        extra = snapshot.extra
+        self._model.load_state_dict(unflatten(snapshot.tensors, extra["model"], "model"))
+        self._optimizer.load_state_dict(unflatten(snapshot.tensors, extra["optimizer"], "optimizer"))
+        self._method.optimizer_loaded()
+        self._load_method(snapshot)
+        for name, one in self._also.items():
+            if name in extra["also"]:
+                one.load_state_dict(unflatten(snapshot.tensors, extra["also"][name], f"also.{name}"))
+        self._data = list(extra["data"])
+        self._random = extra["random"]
+        return Restored(extra["step"], list(extra["turns"]))
+
+    def _load_method(self, snapshot: Snapshot) -> None:
+        """Bring back what the algorithm keeps, if it was the same one, on shards of the same size."""
+        saved = unflatten(snapshot.tensors, snapshot.extra.get("method"), "method") or {}
+        name = type(self._method).__name__
+        if saved.get("name") == name and saved["shards"] == len(snapshot.extra["turns"]):
+            self._method.load_state_dict(saved["state"])
+            self._method.restored = True
+        elif self._method.state_dict():
+            self._tell("the checkpoint is of another algorithm or cut: what it keeps beside the model starts afresh")
+
+    def restore_data(self, index: int, batches: Batches) -> None:
+        """Bring a loop over data back to where it was."""
+        if index < len(self._data):
+            batches.restore(self._data[index])
+
+    def restore_random(self) -> None:
+        """Bring the generators back to where they were: once more for whatever drew from them since."""
+        if self._random is not None:
+            restore_random_states(self._random, self._device)
+
+    def step_is_over(self, step: int) -> None:
+        """Note that a step was made; every so often a checkpoint is due then."""
+        self._random = None
+        if self._checkpoints is not None and self._every and step % self._every == 0:
+            self._due = step
+
+    def save_if_due(self, core: Core, loops: Sequence[Batches]) -> None:
+        """Take a checkpoint, if one is due; it is written in the background."""
+        if self._due is None or self._checkpoints is None:
+            return
+        step, self._due = self._due, None
+        snapshot = Snapshot(extra={"step": step, "weights": list(core.mass.weights), "turns": list(core.turns)})
+        method = {"name": type(self._method).__name__, "shards": len(core.turns), "state": self._method.state_dict()}
+        states = [("model", self._model.state_dict()), ("optimizer", self._optimizer.state_dict()), ("method", method)]
+        for name, state in states:
+            tensors, snapshot.extra[name] = flatten(state, name)
+            snapshot.tensors.update(tensors)
+        snapshot.extra["also"] = {}
+        for name, one in self._also.items():
+            tensors, snapshot.extra["also"][name] = flatten(one.state_dict(), f"also.{name}")
+            snapshot.tensors.update(tensors)
+        snapshot.extra["data"] = [loop.state() for loop in loops]
+        snapshot.extra["random"] = capture_random_states(self._device)
+        self._checkpoints.save(step, snapshot)
+
+    def save_last(self, step: int, core: Core, loops: Sequence[Batches]) -> None:
+        """Take a checkpoint of the step with which the peer ends early, if it takes any: due or not."""
+        if self._every and self._checkpoints is not None:
+            self._checkpoints.wait()  # two at once would mean that this one is skipped
+            self._due = step
+            self.save_if_due(core, loops)
+
+    def newest(self) -> int | None:
+        """Return the step of the newest checkpoint on the disk, if there is one."""
+        try:
+            return max(self._checkpoints.steps(), default=None) if self._checkpoints is not None else None
+        except OSError:  # the directory is gone, or never came to be; that was reported when it was needed
+            return None
+
+    def close(self) -> None:
+        """Wait until what is being written is on the disk."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()

@@ -1,0 +1,1 @@
+"""What an algorithm does to the values besides exchanging them: momentum, outer steps, blended directions."""

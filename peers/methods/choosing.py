@@ -1,0 +1,43 @@
+"""Which method goes with a policy, and the replica that it needs; what does not go together is refused here."""
+
+from __future__ import annotations
+
+import torch
+
+from gossip.policies import Policy
+from peers.methods.global_direction import GlobalDirection
+from peers.methods.method import Method
+from peers.methods.momentum_buffers import Buffers, MixedMomentum, refuse_momentum, require_momentum, zeros_for
+from peers.methods.outer import OuterMomentum
+from peers.methods.quasi_global import QuasiGlobal
+from peers.model.replica import Replica
+
+__all__ = ["fit"]
+
+
+def fit(
+    policy: Policy,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    shard_bytes: int,
+    share: float = 1.0,
+    compress: str = "none",
+) -> tuple[Replica, Method]:
+    """Make the model a replica, and return it with what the policy does to it."""
+    if policy.momentum != "own":
+        require_momentum(policy.momentum, optimizer)
+    if policy.correction:
+        refuse_momentum(policy.correction, optimizer)
+    if policy.momentum == "mixed":
+        zeros = zeros_for(model, optimizer)
+        also = {f"momentum of {name}": buffer for name, (_, buffer) in zeros.items()}
+        replica = Replica(model, shard_bytes, also, share, compress)
+        return replica, MixedMomentum(Buffers(optimizer, dict(zeros.values())))
+    replica = Replica(model, shard_bytes, share=share, compress=compress)
+    if policy.momentum == "quasi-global":
+        return replica, QuasiGlobal(replica, optimizer)
+    if policy.outer is not None:
+        return replica, OuterMomentum(policy.outer, replica, optimizer)
+    if policy.blend and policy.every > 1:
+        return replica, GlobalDirection(policy.blend, replica, optimizer)
+    return replica, Method()

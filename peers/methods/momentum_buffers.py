@@ -1,0 +1,103 @@
+"""The momentum buffers of torch's SGD where they are more than the optimizer's own business.
+
+``momentum=mixed``: the buffers are gossiped as the parameters are. They become part of the flat vectors, so they are
+shards like others, with weights, turns and mass of their own, and a newcomer gets them with the rest. Twice the
+traffic. What it is good for: where data differ, a buffer of one's own keeps pulling towards one's own data after
+each mixing.
+
+The buffers are there from `attach` on, as zeros, where SGD by itself makes them with the first gradient. Without
+dampening that is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from gossip.errors import SettingsError
+from peers.methods.method import Method
+
+__all__ = ["Buffers", "MixedMomentum", "refuse_momentum", "require_momentum", "zeros_for"]
+
+_KEY = "momentum_buffer"
+
+
+def require_momentum(option: str, optimizer: torch.optim.Optimizer) -> None:
+    """Raise unless the optimizer is an SGD whose momentum buffers mean what the option needs them to mean."""
+    if not isinstance(optimizer, torch.optim.SGD):
+        raise SettingsError(
+            f"momentum={option} is for torch.optim.SGD with momentum, and the optimizer is "
+            f"{type(optimizer).__name__}; use momentum=own"
+        )
+    for group in optimizer.param_groups:
+        if not group["momentum"]:
+            raise SettingsError(f"momentum={option} needs an SGD with momentum, such as 0.9; or use momentum=own")
+        if group["dampening"]:
+            raise SettingsError(f"momentum={option} needs an SGD without dampening; or use momentum=own")
+
+
+def refuse_momentum(correction: float, optimizer: torch.optim.Optimizer) -> None:
+    """Raise if the optimizer has momentum of its own, where momentum correction has applied it to gradients already."""
+    for group in optimizer.param_groups:
+        betas = group.get("betas")
+        first = betas[0] if isinstance(betas, tuple | list) and betas else 0.0
+        momentum = group.get("momentum") or first
+        if momentum:
+            name = type(optimizer).__name__
+            none = "momentum=0" if group.get("momentum") else "a first beta of 0"
+            raise SettingsError(
+                f"allreduce:correction={correction:g} applies momentum to gradients before any is left out, and {name} "
+                f"would apply {float(momentum):g} once more: give it {none}, or leave correction out"
+            )
+
+
+class Buffers:
+    """Makes sure that the optimizer's buffers are in the memory where they are looked for."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, tensors: Mapping[torch.Tensor, torch.Tensor]) -> None:
+        """Bind the buffers.
+
+        Args:
+            optimizer: whose buffers they are.
+            tensors: the memory for the buffer of each parameter.
+        """
+        self._optimizer = optimizer
+        self._tensors = tensors
+        self.bind()
+
+    @torch.no_grad()
+    def bind(self) -> None:
+        """Take over what was loaded since: ``load_state_dict`` of an optimizer makes new tensors."""
+        for parameter, tensor in self._tensors.items():
+            state = self._optimizer.state[parameter]
+            found = state.get(_KEY)
+            if found is not tensor:
+                if found is not None:
+                    tensor.copy_(found)
+                state[_KEY] = tensor
+
+
+class MixedMomentum(Method):
+    """Buffers that are shards. Nothing is to be done about them but to see that they stay where they are."""
+
+    def __init__(self, buffers: Buffers) -> None:
+        self._buffers = buffers
+
+    def begin(self, exchanges: bool) -> None:  # noqa: ARG002
+        """See to it that the optimizer uses the buffers that are mixed."""
+        self._buffers.bind()
+
+    def optimizer_loaded(self) -> None:
+        """Take over the buffers that were loaded, before they are shown to anybody."""
+        self._buffers.bind()
+
+
+def zeros_for(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Return, by name, the parameters of the model that the optimizer trains, each with a buffer of zeros."""
+    trained = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    return {
+        name: (parameter, torch.zeros_like(parameter, requires_grad=False))
+        for name, parameter in model.named_parameters()
+        if parameter in trained and parameter.requires_grad
+    }

@@ -1,0 +1,250 @@
+"""A model's numbers as flat vectors, so that they can be mixed without being gathered first.
+
+Every parameter that is trained, and every floating-point buffer (such as the statistics of batch norm), becomes a view
+of one flat vector per kind of number. The user's tensors stay the same objects; only their memory moves. On the CPU the
+core reads and mixes that very memory. On a GPU there is a twin of it in pinned host memory, and the values go back and
+forth at step boundaries, on a stream of their own.
+
+What is not mixed is the *rest*: frozen parameters and integer buffers. It is only handed to newcomers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+import xxhash
+from safetensors.torch import load, save
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+
+from gossip.books.mass import BFLOAT16, SHARD_BYTES, Layout, Part, Values
+from gossip.errors import SettingsError
+from peers.checkpoints.storable import copy_to_cpu
+from peers.model.fineness import shard_limit
+
+__all__ = ["Replica"]
+
+#: The kinds of number that are mixed, in the order of their vectors.
+_KINDS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+#: Each tensor starts at a multiple of this many bytes: kernels are slower on memory that is not aligned.
+_ALIGNMENT = 64
+
+
+class Replica:
+    """One model, laid out flat."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        shard_bytes: int = SHARD_BYTES,
+        also: Mapping[str, torch.Tensor] | None = None,
+        share: float = 1.0,
+        compress: str = "none",
+    ) -> None:
+        """Move the model's mixed tensors into flat vectors.
+
+        Args:
+            model: the model.
+            shard_bytes: the most that a shard may take.
+            also: tensors that are none of the model's and are mixed all the same, by name.
+            share: of the shards, that is pushed per step: there have to be enough of them.
+            compress: the codec of parcels, or what chooses it, and a share of the shards with it.
+        """
+        mixed, self._rest = _sorted_out(model)
+        if not mixed:
+            raise SettingsError("there is nothing to train: the model has no parameter that requires a gradient")
+        mixed += (also or {}).items()
+        devices = {tensor.device for _, tensor in mixed}
+        if len(devices) > 1:
+            raise SettingsError(
+                f"the model is spread over {', '.join(sorted(map(str, devices)))}; a peer owns one replica on one "
+                "device: move it with model.to(peer.device) before attach"
+            )
+        (self.device,) = devices
+        self._flats = [_flattened(tensors, self.device) for tensors in _by_kind(mixed)]
+        self._hosts = [_twin(flat) for flat in self._flats]
+        cuda = self.device.type == "cuda"
+        self._stream: torch.cuda.Stream | None = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
+        #: The vectors as the core sees them: the same memory on the CPU.
+        self.arrays: Sequence[Values] = [_as_array(host) for host in self._hosts]
+        limit = shard_limit(sum(array.nbytes for array in self.arrays), share, shard_bytes, compress)
+        self.layout = Layout(tuple(Part.cut(array.size, limit, array.dtype) for array in self.arrays))
+        self._shards = list(self._cut(self._flats))
+        #: What two models must have in common to be mixed: names, shapes and kinds of all tensors; and a hash of it.
+        self.lines = [(name, _described(tensor)) for name, tensor in mixed]
+        self.lines += [(name, f"{_described(tensor)} not mixed") for name, tensor in self._rest.items()]
+        self.fingerprint = xxhash.xxh3_64(repr(self.lines).encode()).hexdigest()
+
+    def encode_rest(self) -> bytes:
+        """Return what is not mixed, as bytes for a newcomer."""
+        encoded: bytes = save({name: copy_to_cpu(tensor) for name, tensor in self._rest.items()})
+        return encoded
+
+    def decode_rest(self, encoded: bytes) -> None:
+        """Take over what another peer's `encode_rest` returned: of the same model, and checked again to be."""
+        found = load(encoded)
+        for name, tensor in self._rest.items():
+            other = found.get(name)
+            if other is None or other.shape != tensor.shape or other.dtype != tensor.dtype:
+                raise SettingsError(f"{name} came from another peer in another shape, or not at all")
+        with torch.no_grad():
+            for name, tensor in self._rest.items():
+                tensor.copy_(found[name])
+
+    @property
+    def vectors(self) -> list[torch.Tensor]:
+        """The flat vectors where the model has them, not copies."""
+        return self._flats
+
+    def place(self, tensor: torch.Tensor) -> tuple[int, int, int] | None:
+        """Return which vector a tensor lies in, where it starts and where the next one may; None if it is in none."""
+        for index, flat in enumerate(self._flats if tensor.numel() else []):
+            if tensor.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr():
+                step = _ALIGNMENT // flat.element_size()
+                start = int(tensor.storage_offset())
+                return index, start, start + -(-tensor.numel() // step) * step
+        return None
+
+    def view(self, vectors: Sequence[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+        """Return the place of a mixed tensor in vectors that are laid out as the replica's are."""
+        place = self.place(tensor)
+        assert place is not None
+        return vectors[place[0]].as_strided(tensor.shape, tensor.stride(), place[1])
+
+    def bounds(self, vector: int) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Return the shards of a vector, each with where in it the shard starts and stops."""
+        before = sum(part.shards for part in self.layout.parts[:vector])
+        part = self.layout.parts[vector]
+        for shard in range(part.shards):
+            yield before + shard, (part.size * shard // part.shards, part.size * (shard + 1) // part.shards)
+
+    def shard(self, shard: int) -> torch.Tensor:
+        """Return a shard's values where the model has them, not a copy."""
+        return self._shards[shard]
+
+    def values(self) -> list[torch.Tensor]:
+        """Return a copy of all values."""
+        return [shard.clone() for shard in self._shards]
+
+    def restore(self, values: Sequence[torch.Tensor]) -> None:
+        """Bring back what `values` returned."""
+        with torch.no_grad():
+            for shard, kept in zip(self._shards, values, strict=True):
+                shard.copy_(kept)
+
+    def lend(self) -> None:
+        """Bring the values to where the core reads them; nothing to do on the CPU."""
+        self._transfer(self._flats, self._hosts)
+
+    def reclaim(self) -> None:
+        """Bring the values back to where the model has them; nothing to do on the CPU."""
+        self._transfer(self._hosts, self._flats)
+
+    def _transfer(self, sources: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
+        if self._stream is None:
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._stream):
+            for source, target in zip(sources, targets, strict=True):
+                target.copy_(source, non_blocking=True)
+        self._stream.synchronize()
+
+    def _cut(self, flats: list[torch.Tensor]) -> Iterator[torch.Tensor]:
+        for vector, flat in enumerate(flats):
+            for _, (start, stop) in self.bounds(vector):
+                yield flat[start:stop]
+
+
+def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]], dict[str, torch.Tensor]]:
+    """Return what is mixed and what is not, each tensor once; two names of the same memory count as one tensor."""
+    mixed: list[tuple[str, torch.Tensor]] = []
+    rest: dict[str, torch.Tensor] = {}
+    named: list[tuple[str, torch.Tensor, bool]] = []
+    named += [(name, parameter, parameter.requires_grad) for name, parameter in model.named_parameters()]
+    named += [(name, buffer, True) for name, buffer in model.named_buffers()]
+    for name, tensor, wanted in named:
+        _check(name, tensor)
+        if wanted and tensor.dtype in _KINDS:
+            mixed.append((name, tensor))
+        else:
+            rest[name] = tensor
+    return mixed, rest
+
+
+def _check(name: str, tensor: torch.Tensor) -> None:
+    if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
+        raise SettingsError(f"{name} has no values yet: run a batch through a lazy module before attach")
+    if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex():
+        kind = "on the meta device" if tensor.is_meta else f"{tensor.layout} of {tensor.dtype}"
+        raise SettingsError(f"{name} is {kind}; only plain dense tensors of real numbers can be mixed")
+    if type(tensor.data) is not torch.Tensor:
+        raise SettingsError(
+            f"{name} is a {type(tensor.data).__name__}, a part of a sharded model; a peer owns a whole replica"
+        )
+
+
+def _by_kind(mixed: list[tuple[str, torch.Tensor]]) -> list[list[tuple[str, torch.Tensor]]]:
+    groups = [[(name, tensor) for name, tensor in mixed if tensor.dtype == kind] for kind in _KINDS]
+    return [group for group in groups if group]
+
+
+def _flattened(tensors: list[tuple[str, torch.Tensor]], device: torch.device) -> torch.Tensor:
+    """Copy the tensors into one vector and make each a view of its place there."""
+    step = _ALIGNMENT // tensors[0][1].element_size()
+    places: dict[tuple[object, ...], tuple[int, torch.Tensor]] = {}
+    spans: list[tuple[int, int, str]] = []
+    size = 0
+    with torch.no_grad():
+        moves = []
+        for name, tensor in tensors:
+            # Two parameters may share memory without being one object, as tied weights do.
+            key = (tensor.data_ptr(), tensor.shape, tensor.stride()) if tensor.numel() else (name,)
+            if key not in places:
+                _refuse_overlap(spans, name, tensor)
+                places[key] = size, tensor.detach().clone(memory_format=torch.preserve_format)
+                size += -(-tensor.numel() // step) * step
+            moves.append((tensor, key))
+        flat = torch.zeros(max(size, step), dtype=tensors[0][1].dtype, device=device)
+        for tensor, key in moves:
+            start, values = places[key]
+            # A dense tensor keeps its order in memory, such as channels last; any other becomes contiguous.
+            strides = values.stride()
+            view = flat.as_strided(values.shape, strides, start)
+            view.copy_(values)
+            tensor.data = view
+    return flat
+
+
+def _refuse_overlap(spans: list[tuple[int, int, str]], name: str, tensor: torch.Tensor) -> None:
+    if not tensor.numel():
+        return
+    start = tensor.data_ptr()
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    stop = start + reach * tensor.element_size()
+    for other_start, other_stop, other in spans:
+        if start < other_stop and other_start < stop and _whole(tensor):
+            raise SettingsError(f"{name} and {other} share a part of their memory; tie whole parameters, or none")
+    spans.append((start, stop, name))
+
+
+def _whole(tensor: torch.Tensor) -> bool:
+    """Whether the tensor fills its span of memory, so that another within the span must overlap."""
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    return reach == tensor.numel()
+
+
+def _twin(flat: torch.Tensor) -> torch.Tensor:
+    if flat.device.type == "cpu":
+        return flat
+    return torch.empty_like(flat, device="cpu", pin_memory=flat.device.type == "cuda").copy_(flat)
+
+
+def _as_array(host: torch.Tensor) -> Values:
+    if host.dtype is torch.bfloat16:
+        return host.view(torch.int16).numpy().view(BFLOAT16)
+    array: Values = host.numpy()
+    return array
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

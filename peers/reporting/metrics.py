@@ -1,0 +1,145 @@
+"""What a peer tells Prometheus: its figures as text over HTTP, on loopback unless told otherwise.
+
+Everything is read when somebody asks, in the thread of the server. Figures are single numbers, or dictionaries that
+are copied in one go, so no lock is taken and neither the trainer nor the gossip thread ever waits for a scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gossip.endpoint import Endpoint
+from gossip.errors import Reason, SettingsError
+from gossip.membership import State
+from gossip.version import __version__
+from peers.session.session import Engine
+from peers.setup import Setup
+
+__all__ = ["Figures", "Metrics"]
+
+#: What can happen to a member: the label, and how the chronicle counts it.
+_HAPPENED = {
+    "death": "died",
+    "suspicion": "suspected",
+    "refutation": "refuted",
+    "join": "joined",
+    "return": "returned",
+    "leave": "left",
+}
+#: What can become of a parcel: the label, and how the chronicle counts it.
+_FATES = {"booked": "Booked", "refused": "Refused", "released": "Released", "taken_back": "TakenBack"}
+
+
+class Figures(NamedTuple):
+    """What a peer knows of itself; the engine is there once a model is attached."""
+
+    step: int
+    samples: int
+    waited: float
+    engine: Engine | None
+
+
+class Metrics:
+    """Serves the figures of one peer."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Bind and serve; there is nothing to tell before `show`."""
+        port = setup.metrics_port + setup.local_rank if setup.metrics_port else 0
+        self._figures = _Figures(setup)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self._figures)
+        place = Endpoint(setup.metrics_bind, port)
+        try:
+            self._server, self._thread = start_http_server(port, setup.metrics_bind, registry)
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise SettingsError(f"cannot serve metrics on {place}: {why}; choose another metrics_port") from error
+        #: Where it is served; the port is the real one, also where any was asked for.
+        self.endpoint = Endpoint(setup.metrics_bind, self._server.server_port)
+
+    def show(self, source: Callable[[], Figures]) -> None:
+        """Serve from now on what the source says; it is called in another thread."""
+        self._figures.source = source
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Figures(Collector):
+    """The figures as Prometheus wants them."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self.source: Callable[[], Figures] | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all that is known at this moment."""
+        setup = self._setup
+        info = GaugeMetricFamily("gossip_peer_info", "Which peer this is; always 1.", labels=_INFO)
+        info.add_metric([str(setup.rank), setup.run, setup.topology, setup.algorithm, __version__], 1)
+        yield info
+        if self.source is None:
+            return
+        step, samples, waited, engine = self.source()
+        yield _counter("steps", "Steps of the optimizer, those before a checkpoint included.", step)
+        yield _counter("samples", "Samples trained on, as far as they came from peer.batches.", samples)
+        yield _counter("waited_seconds", "Time in which the trainer waited for the gossip.", waited)
+        if engine is not None:
+            yield from _of_engine(engine)
+
+
+_INFO = ("rank", "run", "topology", "algorithm", "version")
+
+
+def _of_engine(engine: Engine) -> Iterator[Metric]:
+    core, driver, chronicle, row = engine.core, engine.driver, engine.chronicle, engine.rows.own()
+    counts, weights = dict(chronicle.counts), list(core.mass.weights)
+    states = ["alive", *list(chronicle.states.values())]
+    rejected = dict(core.rejections.by_reason)
+    yield _gauge("weight", "This peer's push-sum weight, the mean over its shards.", sum(weights) / len(weights))
+    yield _gauge("life", "The incarnation that this peer is in.", core.me.incarnation)
+    for name, told in (("loss", "The loss that was logged last."), ("disagreement", "As it was last measured.")):
+        if row.get(name) is not None:
+            yield _gauge(name, told, row[name])
+    yield _counter("sent_bytes", "Bytes handed to the transport.", driver.bytes_sent)
+    yield _counter("received_bytes", "Bytes that came from the transport.", driver.bytes_received)
+    yield _counter("dropped_messages", "Messages that the transport did not take: no connection.", driver.dropped)
+    members = GaugeMetricFamily("gossip_members", "Members as this peer sees them, itself included.", labels=["state"])
+    for state in State:
+        name = state.name.lower()
+        members.add_metric([name], states.count(name))
+    yield members
+    happened = {label: counts.get(f"member {what}", 0) for label, what in _HAPPENED.items()}
+    yield _counters("member_changes", "What happened to other members, as this peer saw it.", "kind", happened)
+    yield _counter("reincarnations", "Lives that this peer gave up, declared dead.", counts.get("reincarnated", 0))
+    yield _counter("written_off_weight", "Weight that was written off by this peer.", chronicle.written_off)
+    reasons = {reason.value: rejected.get(reason, 0) for reason in Reason}
+    yield _counters("rejected_frames", "Frames that were thrown away.", "reason", reasons)
+    fates = {label: counts.get(what, 0) for label, what in _FATES.items()}
+    yield _counters("parcels", "Parcels of others booked or refused; own ones released or taken back.", "fate", fates)
+    yield _counter(
+        "not_finite_shards", "Pushes that NaN or infinity in the own values held up.", counts.get("NotFinite", 0)
+    )
+
+
+def _gauge(name: str, told: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"gossip_{name}", told, value=value)
+
+
+def _counter(name: str, told: str, value: float) -> Metric:
+    return CounterMetricFamily(f"gossip_{name}", told, value=value)
+
+
+def _counters(name: str, told: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(f"gossip_{name}", told, labels=[label])
+    for one, value in values.items():
+        family.add_metric([one], value)
+    return family

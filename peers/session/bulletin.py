@@ -1,0 +1,205 @@
+"""What the peers tell each other beside mass: statements that grow, and can be merged in any order.
+
+A *topic* is something that all peers add to: who is there, which part of the data set is done. Each peer sends all
+it knows with every step, and merges what it hears. So what one knows all know soon, whoever dies or sleeps in between.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgpack
+
+from gossip.errors import SettingsError
+from gossip.wire.frames import NEWS_LIMIT
+
+__all__ = ["Agreement", "Bulletin", "RollCall", "Topic"]
+
+Levels = dict[str, dict[int, int]]
+
+_TOPICS_LIMIT = 64
+#: What everybody merges and sends on must not outgrow the news; some 400 ranks fit, and leave room for the data.
+_ROLL_LIMIT = 7 << 10
+
+
+class Topic(Protocol):
+    """Something that grows by merging."""
+
+    def encode(self) -> bytes:
+        """Return all that is known."""
+
+    def merge(self, data: bytes) -> bool:
+        """Take in what another knows; return whether some of it was new. Raise ValueError if it makes no sense."""
+
+
+class RollCall:
+    """How far each rank has come in what all do once, or again and again: levels that only grow."""
+
+    def __init__(self) -> None:
+        self._levels: Levels = {}
+        #: The trainer notes what this peer does, and the gossip thread what it hears.
+        self._lock = threading.Lock()
+
+    def reach(self, what: str, rank: int, level: int = 1) -> None:
+        """Note that a rank has come to a level, unless it is known to be further."""
+        with self._lock:
+            self._levels = _higher(self._levels, {what: {rank: level}})
+
+    def ranks(self, what: str, level: int = 1) -> set[int]:
+        """Return who has come to a level, as far as is known."""
+        return {rank for rank, reached in self._levels.get(what, {}).items() if reached >= level}
+
+    def levels(self, what: str) -> dict[int, int]:
+        """Return how far each rank has come."""
+        return dict(self._levels.get(what, {}))
+
+    def highest(self, what: str) -> int:
+        """Return the highest level that anybody has come to."""
+        return max(self._levels.get(what, {}).values(), default=0)
+
+    def encode(self) -> bytes:
+        """Return all that is known."""
+        packed: bytes = msgpack.packb(self._levels)
+        return packed
+
+    def merge(self, data: bytes) -> bool:
+        """Take in what another knows."""
+        heard = _unpacked(data)
+        for levels in heard.values():
+            if not isinstance(levels, dict) or not all(_is_count(one) for pair in levels.items() for one in pair):
+                raise ValueError("a roll call is made of ranks and levels")
+        with self._lock:
+            merged = _higher(self._levels, heard)
+            if merged == self._levels:
+                return False
+            if len(msgpack.packb(merged)) > _ROLL_LIMIT:
+                raise ValueError(f"a roll call of more than {_ROLL_LIMIT} bytes")
+            self._levels = merged
+        return True
+
+
+class Agreement:
+    """Something that must be the same everywhere. Nothing is merged; who differs is remembered."""
+
+    def __init__(self, value: str, rank: int) -> None:
+        self._value = value.encode()
+        self._rank = rank
+        #: Who has something else; None while all that was heard agrees.
+        self.conflict: int | None = None
+
+    def encode(self) -> bytes:
+        """Return what it is here, and where that is."""
+        return b"%d %b" % (self._rank, self._value)
+
+    def merge(self, data: bytes) -> bool:
+        """Compare."""
+        rank, _, value = data.partition(b" ")
+        if not rank.isdigit():
+            raise ValueError("no rank stands before what it has")
+        if value != self._value:
+            self.conflict = int(rank)
+        return False
+
+
+class Bulletin:
+    """All topics of one peer. Heard in the gossip thread, read and added to in the trainer's."""
+
+    def __init__(self, publish: Callable[[bytes], None], warn: Callable[[str], None]) -> None:
+        self._publish = publish
+        self._warn = warn
+        self._topics: dict[str, Topic] = {}
+        #: What was heard of topics that this peer has not come to yet.
+        self._early: dict[str, bytes] = {}
+        self._changed = threading.Condition()
+
+    def add(self, name: str, topic: Topic) -> None:
+        """Take part in a topic."""
+        with self._changed:
+            self._topics[name] = topic
+            if name in self._early:
+                self._merge(name, self._early.pop(name))
+        self.tell()
+
+    def tell(self) -> None:
+        """Pass on what this peer knows: something has been added to it."""
+        with self._changed:
+            body = msgpack.packb({name: topic.encode() for name, topic in self._topics.items()})
+            if len(body) > NEWS_LIMIT:
+                raise SettingsError(f"the news have {len(body)} bytes, and {NEWS_LIMIT} is the limit")
+            self._changed.notify_all()
+        self._publish(body)
+
+    def hear(self, body: bytes) -> None:
+        """Take in what a neighbour knows, and pass it on if it is new."""
+        try:
+            heard = _unpacked(body)
+            if not all(isinstance(data, bytes) for data in heard.values()):
+                raise ValueError("a topic without bytes")
+        except ValueError as error:
+            self._warn(f"news that make no sense were thrown away: {error}")
+            return
+        grown = False
+        with self._changed:
+            for name, data in heard.items():
+                if name in self._topics:
+                    grown |= self._merge(name, data)
+                else:
+                    self._early[name] = data
+                    if len(self._early) > _TOPICS_LIMIT:
+                        del self._early[next(iter(self._early))]
+            self._changed.notify_all()
+        if grown:
+            self.tell()
+
+    def early(self) -> set[str]:
+        """Return the topics that others have spoken of and this peer does not take part in."""
+        with self._changed:
+            return set(self._early)
+
+    def remove(self, name: str) -> None:
+        """Speak of a topic no more."""
+        with self._changed:
+            self._topics.pop(name, None)
+
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Wait until something that was heard makes the predicate true; return whether it did in time."""
+        with self._changed:
+            return self._changed.wait_for(predicate, timeout)
+
+    def _merge(self, name: str, data: bytes) -> bool:
+        try:
+            return self._topics[name].merge(data)
+        except ValueError as error:
+            self._warn(f"news about {name} were thrown away: {error}")
+            return False
+
+
+def _unpacked(data: bytes) -> dict[str, Any]:
+    try:
+        heard = msgpack.unpackb(data, strict_map_key=False, max_array_len=0, max_ext_len=0)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise ValueError(f"not msgpack: {error!r:.80}") from None
+    if not isinstance(heard, dict) or len(heard) > _TOPICS_LIMIT or not all(isinstance(name, str) for name in heard):
+        raise ValueError("not a map of a few names")
+    return heard
+
+
+def _higher(one: Levels, other: Levels) -> Levels:
+    """Return the higher level of each rank."""
+    merged = {what: dict(levels) for what, levels in one.items()}
+    for what, levels in other.items():
+        known = merged.setdefault(what, {})
+        for rank, level in levels.items():
+            known[rank] = max(level, known.get(rank, 0))
+    return merged
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31

@@ -1,0 +1,168 @@
+"""How peers find each other at the start: everybody shows a card, everybody gets all cards.
+
+It happens once. Where the launcher, torchrun's store or the user's list of hosts come in, they are asked here and
+nowhere else; from then on peers know each other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+
+from gossip.endpoint import Endpoint
+from gossip.errors import GossipError, SettingsError
+from gossip.net.keys import valid_key
+
+__all__ = ["Card", "CardTable", "Channel", "FixedTable", "RendezvousError", "StoreTable"]
+
+
+class RendezvousError(GossipError):
+    """The others could not be found."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """Where a peer is reached, and by which key it is known."""
+
+    rank: int
+    endpoint: Endpoint
+    key: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and not valid_key(self.key):
+            raise SettingsError(f"rank {self.rank}: that is not a CURVE key, 40 characters of Z85")
+
+    def encode(self) -> list[Any]:
+        """Return it as JSON takes it."""
+        return [self.rank, str(self.endpoint), None if self.key is None else self.key.decode()]
+
+    @classmethod
+    def decode(cls, fields: Any) -> Card:
+        """Read what `encode` returned."""
+        try:
+            rank, endpoint, key = fields
+            return cls(int(rank), Endpoint.parse(endpoint), None if key is None else key.encode())
+        except (TypeError, ValueError, AttributeError) as error:
+            raise RendezvousError(f"{fields!r:.200} is not a card: [rank, host:port, key or null]") from error
+
+
+class CardTable(Protocol):
+    """Where cards are laid down and picked up."""
+
+    def exchange(self, card: Card) -> dict[int, Card]:
+        """Lay a card down and return all of them, by rank."""
+
+
+class FixedTable:
+    """The user's list of hosts: nothing needs to be exchanged."""
+
+    def __init__(self, hosts: tuple[str, ...], public_keys: tuple[str, ...]) -> None:
+        if public_keys and len(public_keys) != len(hosts):
+            raise SettingsError(f"{len(hosts)} hosts have as many public keys, not {len(public_keys)}")
+        self._cards = {
+            rank: Card(rank, Endpoint.parse(host), public_keys[rank].encode() if public_keys else None)
+            for rank, host in enumerate(hosts)
+        }
+
+    def exchange(self, card: Card) -> dict[int, Card]:
+        """Return the cards that were known beforehand."""
+        return {**self._cards, card.rank: card}
+
+
+class StoreTable:
+    """torchrun's store, or one like it at MASTER_ADDR:MASTER_PORT for Slurm: kept until everybody has read it."""
+
+    def __init__(self, rank: int, world_size: int, environment: Mapping[str, str], timeout: float) -> None:
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
+        if missing:
+            raise SettingsError(
+                f"there are {world_size} peers, but {' and '.join(missing)} must be set for them to find each other: "
+                "to a host and a free port of it. Or list all hosts, or start with torchrun or gossip launch"
+            )
+        master = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
+        # torchrun serves the store itself; elsewhere the first rank does, until all have read the cards.
+        serves = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        restart = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+        try:
+            store = TCPStore(
+                environment["MASTER_ADDR"],
+                int(environment["MASTER_PORT"]),
+                world_size,
+                is_master=serves,
+                timeout=timedelta(seconds=timeout),
+                wait_for_workers=False,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise RendezvousError(f"rank {rank} found no store at {master}: {str(error).splitlines()[0]}") from error
+        self._store = PrefixStore(f"gossip/{restart}", store)
+        self._master = master
+        self._serves = serves
+        self._world_size = world_size
+
+    def exchange(self, card: Card) -> dict[int, Card]:
+        """Lay the card into the store and wait for the others'."""
+        self._store.set(f"card/{card.rank}", json.dumps(card.encode()))
+        cards = {}
+        for rank in range(self._world_size):
+            try:
+                cards[rank] = Card.decode(json.loads(self._store.get(f"card/{rank}")))
+            except RuntimeError as error:
+                raise RendezvousError(f"rank {rank} did not come to the store at {self._master}") from error
+        self._store.set(f"read/{card.rank}", "")
+        if self._serves:
+            # The store goes with this object. Who is gone by now does not read any more either.
+            with suppress(RuntimeError):
+                self._store.wait([f"read/{rank}" for rank in range(self._world_size)])
+        return cards
+
+
+class Channel:
+    """The launcher's two file descriptors: JSON, a line at a time each way.
+
+    The launcher is no coordinator: should it be gone, or asleep, what it is told is lost and the peer goes on.
+    """
+
+    def __init__(self, descriptors: str) -> None:
+        try:
+            reading, self._out = (int(number) for number in descriptors.split(","))
+            self._in = os.fdopen(reading, "r", encoding="utf-8")
+            os.set_blocking(self._out, False)
+        except (ValueError, OSError) as error:
+            raise SettingsError(f"GOSSIP_CHANNEL={descriptors!r} does not name two open file descriptors") from error
+
+    def read(self) -> dict[str, Any]:
+        """Return the next line from the launcher."""
+        line = self._in.readline()
+        if not line:
+            raise RendezvousError("the launcher is gone before this peer could start")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def tell(self, **message: Any) -> bool:
+        """Tell the launcher something, without waiting for it; return False if it did not take it."""
+        line = json.dumps(message).encode() + b"\n"
+        if len(line) > select.PIPE_BUF:
+            raise ValueError(f"a line of {len(line)} bytes could be torn; {select.PIPE_BUF} is the limit")
+        try:
+            return os.write(self._out, line) == len(line)
+        except OSError:
+            return False  # gone, or so far behind that the pipe is full
+
+    def exchange(self, card: Card) -> dict[int, Card]:
+        """Give the launcher the card and take all of them from it."""
+        self.tell(card=card.encode())
+        cards = [Card.decode(fields) for fields in self.read()["cards"]]
+        return {one.rank: one for one in cards}
+
+    def close(self) -> None:
+        """Close both descriptors."""
+        self._in.close()
+        os.close(self._out)

@@ -1,0 +1,239 @@
+"""Where stragglers and faults are injected into a real peer, so that a run can show what it survives.
+
+What counts steps, and a straggler's sleep, happens at the end of a step, in the trainer's thread; what counts seconds
+happens at that time, whether the trainer steps or not. The end of step k is its k-th, counted from 1. As in the
+simulator a straggler is one for the steps that begin in its window, and a moment at step k comes before that step is
+gossiped. Unlike there each peer counts its own steps for a cut too, for there is nothing else to count.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from gossip.errors import SettingsError
+from gossip.faults import Cut, Faults, Moment, Pause, Straggler
+from gossip.faults.weather import Network, Separates, Weather
+from gossip.net.disturbed_transport import DisturbedTransport
+from gossip.net.transport import Transport
+
+__all__ = ["After", "Boundary", "disturbed"]
+
+#: Does something after so many seconds, in some thread; returns how to call that off.
+After = Callable[[float, Callable[[], None]], Callable[[], None]]
+
+
+def disturbed(transport: Transport, rank: int, faults: Faults) -> tuple[Transport, Network | None]:
+    """Put a network that can be disturbed between a peer and its transport, if there is a need for one.
+
+    Args:
+        transport: what really sends; it belongs to the one that is returned.
+        rank: of this peer.
+        faults: of the whole run; each peer has its own part of the weather.
+
+    Returns:
+        The transport to use, and its network, for `Boundary`; the plain one and None if nothing disturbs this rank.
+    """
+    if faults.weather is None and not faults.cuts_off(rank):
+        return transport, None
+    network = Network((faults.weather or Weather()).seen_by(rank))
+    return DisturbedTransport(transport, rank, network), network
+
+
+def _after(seconds: float, action: Callable[[], None]) -> Callable[[], None]:
+    timer = threading.Timer(seconds, action)
+    timer.daemon = True
+    timer.start()
+    return timer.cancel
+
+
+class Boundary:
+    """What is injected into one peer. False if that is nothing, so that who calls can leave it out.
+
+    One that was started again is told what it has behind it, or it would die of the same fault again: its first
+    ``killed`` kills. Nor does anything happen of which the time was before ``elapsed``, or the step before the first
+    that it takes.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        seed: int,
+        stragglers: Sequence[Straggler],
+        faults: Faults,
+        network: Network | None,
+        *,
+        tell: Callable[[str], None],
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        after: After = _after,
+        elapsed: float = 0.0,
+        killed: int = 0,
+    ) -> None:
+        """Begin: what counts seconds is on its way from now on.
+
+        Args:
+            rank: of this peer.
+            seed: of the run; it draws the random stragglers as in the simulator.
+            stragglers: of all ranks.
+            faults: of all ranks.
+            network: of this peer's transport, from `disturbed`; None will do if no cut concerns it.
+            tell: gets a sentence before each injection, from any thread, and has to keep it before it returns.
+            sleep: for so many seconds.
+            clock: monotonic seconds.
+            after: does something later.
+            elapsed: seconds since the start of the run, for one that was started again.
+            killed: how many of this rank's kills have happened, in lives before this one.
+        """
+        for straggler in stragglers:
+            if min(straggler.factors) < 1:
+                raise SettingsError(f"a real peer can be slowed down, not sped up by {min(straggler.factors):g}x")
+        if network is None and faults.cuts_off(rank):
+            raise SettingsError(f"rank {rank} is to be cut off, and its transport has no network: see `disturbed`")
+        self._rank, self._network = rank, network
+        self._tell, self._sleep, self._clock, self._after = tell, sleep, clock, after
+        self._began = clock() - elapsed
+        slow = [(one, one.factor(rank, seed)) for one in stragglers if one.slows(rank, seed)]
+        self._slow = [(one, factor) for one, factor in slow if factor > 1 or one.extra > 0]
+        self._slowing: list[tuple[Straggler, float]] = []
+        self._step: int | None = None  #: the last that passed
+        self._lock = threading.Lock()  #: of what follows, and of the step: timers have threads of their own
+        #: What comes at the end of which step, and what it is called if a life that begins later may leave it out.
+        self._coming: list[tuple[int, str | None, Callable[[], None]]] = []
+        self._timers: list[Callable[[], None]] = []
+        self._cuts: list[Separates] = []
+        self._closed = False
+        kills = sorted((one for one in faults.kills if one.rank == rank), key=lambda one: one.at.value)
+        pauses = [one for one in faults.pauses if one.rank == rank]
+        cuts = [one for one in faults.cuts if rank in one.left | one.right]
+        self._injects = bool(self._slow or kills or pauses or cuts)
+        for cut in cuts:
+            self._plan(cut.at, cut.span, f"cut at {cut.at}", partial(self._cut, cut), elapsed)
+        for kill in kills[:killed]:
+            self._miss(f"kill at {kill.at}")
+        for kill in kills[killed:]:
+            self._plan(kill.at, None, f"kill at {kill.at}", partial(self._kill, kill.at), elapsed)
+        for pause in pauses:
+            self._plan(pause.at, None, f"pause at {pause.at}", partial(self._pause, pause), elapsed)
+
+    def __bool__(self) -> bool:
+        return self._injects
+
+    def passed(self, step: int, seconds: float) -> None:
+        """Inject what is due at the end of a step, the ``step``-th, which took so many seconds to compute."""
+        if self._slow:
+            self._straggle(step, seconds)
+        with self._lock:
+            begins = self._step is None
+            self._step = step
+            due = sorted((one for one in self._coming if one[0] <= step), key=lambda one: one[0])
+            self._coming = [one for one in self._coming if one[0] > step]
+        for at, name, action in due:
+            if begins and at < step and name is not None:
+                self._miss(name)
+            else:
+                action()
+
+    def close(self) -> None:
+        """Call off what has not happened yet, and end cuts: not before the transport has sent its last."""
+        with self._lock:
+            self._closed = True
+            self._coming = []
+            cuts = list(self._cuts)
+        for cancel in self._timers:
+            cancel()
+        for separates in cuts:
+            self._heal(separates)
+
+    def _plan(self, at: Moment, span: Moment | None, name: str, action: Callable[[], None], elapsed: float) -> None:
+        """See to it that something happens in time, or not at all if it is over."""
+        if at.in_steps:
+            self._coming.append((max(1, math.ceil(at.value)), name, action))
+        elif at.value >= elapsed or (span is not None and not span.in_steps and at.value + span.value > elapsed):
+            self._later(at.value - elapsed, action)
+        else:
+            self._miss(name)
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        def act() -> None:
+            if not self._closed:  # it may be too late to cancel the timer
+                action()
+
+        self._timers.append(self._after(max(0.0, seconds), act))
+
+    def _miss(self, name: str) -> None:
+        self._tell(f"the {name} is not injected: it was before this life")
+
+    def _straggle(self, step: int, seconds: float) -> None:
+        began = max(0.0, self._clock() - self._began - seconds)
+        slowing = [
+            one
+            for one in self._slow
+            if (one[0].start is None or one[0].start.reached(step - 1, began))
+            and not (one[0].stop is not None and one[0].stop.reached(step - 1, began))
+        ]
+        factor = math.prod(factor for _, factor in slowing)
+        extra = sum(straggler.extra for straggler, _ in slowing)
+        if slowing != self._slowing:
+            self._slowing = slowing
+            slower = (
+                f"{factor:.4g}x as long{f' and {extra:g} s more' if extra else ''}"
+                if slowing
+                else "no longer than by itself"
+            )
+            self._tell(f"from step {step} on each step is made to take {slower}")
+        if slowing:
+            self._sleep((factor - 1) * seconds + extra)
+
+    def _kill(self, at: Moment) -> None:
+        self._tell(f"a kill is injected at {at}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _pause(self, pause: Pause) -> None:
+        self._tell(f"a pause of {pause.span} is injected at {pause.at}")
+        _stand_still(pause.span.value)
+
+    def _cut(self, cut: Cut) -> None:
+        assert self._network is not None
+        others = cut.right if self._rank in cut.left else cut.left
+        length = f"{cut.span.value:g} steps" if cut.span.in_steps else str(cut.span)
+        self._tell(f"a cut from the ranks {sorted(others)} is injected at {cut.at} for {length}")
+        separates = cut.separates
+        with self._lock:
+            if self._closed:
+                return
+            self._network.cut(separates)
+            self._cuts.append(separates)
+            if cut.span.in_steps:
+                end = (self._step or 0) + math.ceil(cut.span.value)
+                self._coming.append((end, None, partial(self._heal, separates)))
+        if not cut.span.in_steps:
+            # In seconds throughout, it ends when it ends on the other side too, however late this one began.
+            late = 0.0 if cut.at.in_steps else self._clock() - self._began - cut.at.value
+            self._later(cut.span.value - late, partial(self._heal, separates))
+
+    def _heal(self, separates: Separates) -> None:
+        assert self._network is not None
+        with self._lock:
+            if separates not in self._cuts:
+                return  # closed meanwhile
+            self._cuts.remove(separates)
+        self._tell("a cut that was injected ends")
+        self._network.heal(separates)
+
+
+def _stand_still(seconds: float) -> None:
+    """Stop this process, all its threads, for so long.
+
+    Another process does both the stopping and the waking: should this one stop itself, the call to wake up from a short
+    pause could have come before. It has a session of its own, or Ctrl-C would end it and leave this one standing.
+    """
+    script = 'kill -STOP "$0" && sleep "$1"; kill -CONT "$0"'
+    command = ["/bin/sh", "-c", script, str(os.getpid()), f"{seconds:.6f}"]
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True, check=True)  # noqa: S603

@@ -1,0 +1,88 @@
+"""News go to the neighbours with every step and, at rest, every so often; whoever hears them can pass them on."""
+
+from __future__ import annotations
+
+from hand_swarm import CIRCLE, PAIR, Hand, only
+
+from gossip import events
+from gossip.core.news import Rumours
+from gossip.wire.messages import Address, News
+
+
+def news(hand: Hand) -> list[tuple[int, int, bytes]]:
+    """Return the news at the post, as (from, to, body)."""
+    mail = [one for one in hand.mail() if isinstance(one, News)]
+    return [(one.origin.rank, one.destination.rank, one.body) for one in mail]
+
+
+def test_rounds_count_up_and_set_the_next_time() -> None:
+    rumours = Rumours()
+    assert rumours.due_at is None
+    assert [rumours.next_turn(now) for now in (1.0, 2.0, 2.0)] == [0, 1, 2]
+    assert rumours.due_at is not None
+    assert 2.0 < rumours.due_at <= 3.0
+
+
+def test_a_peer_with_nothing_to_say_says_nothing() -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR])
+    hand.feed(0, events.Rest())
+    assert news(hand) == []
+    assert hand.cores[0].deadline is None
+
+
+def test_with_each_step_the_news_go_to_the_neighbour_of_the_next_turn() -> None:
+    turns = [{0: {1: 0.5}}, {0: {2: 0.5}}]
+    hand = Hand(1.0, 3.0, 5.0, turns=turns, algorithm="osgp")
+    hand.feed(0, events.Publish(b"a"))
+    assert news(hand) == [], "the trainer has the values: not before the step is over"
+    hand.step(0)
+    hand.feed(0, events.Publish(b"b"))
+    hand.step(0)
+    assert news(hand) == [(0, 1, b"a"), (0, 2, b"b")]
+
+
+def test_steps_without_an_exchange_pass_the_news_on_too() -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR], algorithm="local:h=1000")
+    for body in (b"a", b"b"):
+        hand.feed(0, events.Publish(body))
+        hand.step(0)
+    assert news(hand) == [(0, 1, b"a"), (0, 1, b"b")]
+    assert len(hand.cores[0].outbox) == 0
+
+
+def test_at_rest_what_is_new_goes_out_at_once_and_again_every_so_often() -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR])
+    hand.feed(0, events.Rest())
+    hand.feed(0, events.Publish(b"a"))
+    assert news(hand) == [(0, 1, b"a")]
+    for count in range(2, 5):
+        due = hand.cores[0].deadline
+        assert due is not None
+        hand.tick(0, due)
+        assert news(hand) == [(0, 1, b"a")] * count
+    hand.feed(0, events.Resume())
+    assert hand.cores[0].deadline is None, "the trainer's steps are occasion enough"
+
+
+def test_what_is_heard_is_handed_up_and_changes_nothing_here() -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR])
+    before = hand.bits(1)
+    hand.feed(0, events.Rest())
+    hand.feed(0, events.Publish(b"\x00anything"))
+    assert hand.deliver(News) == [events.Heard(Address(0, 0), b"\x00anything")]
+    assert hand.bits(1) == before
+
+
+def test_statements_that_are_passed_on_come_to_everybody() -> None:
+    hand = Hand(1.0, 3.0, 5.0, turns=[CIRCLE])
+    for rank in range(3):
+        hand.feed(rank, events.Rest())
+    hand.feed(0, events.Publish(b"x"))
+    knows = {0}
+    while hand.post:
+        to = hand.post[0].to.rank
+        for heard in only(hand.deliver(), events.Heard):
+            if to not in knows:
+                knows.add(to)
+                hand.feed(to, events.Publish(heard.body))
+    assert knows == {0, 1, 2}

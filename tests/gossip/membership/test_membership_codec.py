@@ -1,0 +1,206 @@
+"""Bodies as bytes: all that is said comes back, and nothing else gets in."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from membership_hand import KEY, Hand, picture
+
+from gossip.errors import Reason, Rejected
+from gossip.membership import Record, State
+from gossip.membership import body_codec as wire
+from gossip.membership.bodies import (
+    Ack,
+    Ask,
+    Behind,
+    Digest,
+    Errand,
+    Holdings,
+    Nack,
+    News,
+    Ping,
+    Said,
+    Taken,
+    Update,
+    Welcome,
+)
+from gossip.membership.member_events import Received
+from gossip.simulation.memberships import record_of
+from topologies.draws import below, draw
+
+ME = Record(4, 7, 2, endpoint="host:1")
+SAID: list[Said] = [
+    Ping(1),
+    Ack(2),
+    Nack(3),
+    Errand(4, 9),
+    News(),
+    Digest(bytes(range(256)) * 2, True),
+    Holdings(),
+    Ask("host:5", KEY),
+    Welcome(3),
+    Behind(9),
+    Taken("rank 3 is taken"),
+]
+UPDATES = [
+    Update(Record(1, 2, 3, State.SUSPECT, "[::1]:5", KEY), (4, 6)),
+    Update(Record(2, 0, 0, State.ALIVE, "b:6")),
+    Update(Record(8, 9, 0, State.LEFT, "c:7")),
+]
+
+
+@pytest.mark.parametrize("said", SAID, ids=lambda said: type(said).__name__)
+def test_what_is_said_comes_back(said: Said) -> None:
+    packed = [wire.pack_update(update.record, update.accusers) for update in UPDATES]
+    found = wire.decode(wire.encode(ME, said, packed), 4)
+    assert (found.incarnation, found.refutations) == (7, 2)
+    assert found.said == said
+    assert list(found.updates) == UPDATES
+
+
+def test_slow_is_not_passed_on() -> None:
+    packed = wire.pack_update(ME.become(State.SLOW))
+    assert wire.decode_updates(wire.encode_updates([packed]))[0].record.state is State.ALIVE
+
+
+def update(**change: object) -> list[object]:
+    fields: dict[str, object] = {"rank": 1, "life": 0, "refutations": 0, "state": 0, "endpoint": "a:1", "key": ""}
+    fields |= {"accusers": []} | change
+    return list(fields.values())
+
+
+PING = [1, 0, 0, 0, 5, []]
+
+HOSTILE = {
+    "empty": (b"", Reason.MALFORMED, "no bytes"),
+    "too long": (b"\x00" * (wire.BODY_LIMIT + 1), Reason.OVERSIZED, "limit"),
+    "not msgpack": (b"\xc1\xff", Reason.MALFORMED, "not msgpack"),
+    "bytes behind": (msgpack.packb(PING) + b"\x00", Reason.MALFORMED, "not msgpack"),
+    "cut short": (msgpack.packb(PING)[:-1], Reason.MALFORMED, "not msgpack"),
+    "a map": (msgpack.packb({1: 2}), Reason.MALFORMED, "not msgpack"),
+    "a number": (msgpack.packb(7), Reason.MALFORMED, "not a list"),
+    "deep": (b"\x91" * 10_000 + b"\x00", Reason.MALFORMED, "not msgpack"),
+    "huge array": (b"\xdd\xff\xff\xff\xff", Reason.MALFORMED, "not msgpack"),
+    "no fields": (msgpack.packb([]), Reason.MALFORMED, "version"),
+    "version as text": (msgpack.packb(["1", *PING[1:]]), Reason.MALFORMED, "version"),
+    "version true": (msgpack.packb([True, *PING[1:]]), Reason.MALFORMED, "version"),
+    "another version": (msgpack.packb([2, *PING[1:]]), Reason.VERSION, "version 2"),
+    "no such kind": (msgpack.packb([1, 99, 0, 0, 5, []]), Reason.MALFORMED, "nothing that peers say"),
+    "negative kind": (msgpack.packb([1, -1, 0, 0, 5, []]), Reason.MALFORMED, "nothing that peers say"),
+    "too few fields": (msgpack.packb([1, 0, 0, 0, []]), Reason.MALFORMED, "nothing that peers say"),
+    "too many fields": (msgpack.packb([1, 0, 0, 0, 5, 6, []]), Reason.MALFORMED, "nothing that peers say"),
+    "life as float": (msgpack.packb([1, 0, 0.0, 0, 5, []]), Reason.MALFORMED, "life is 0.0"),
+    "life negative": (msgpack.packb([1, 0, -1, 0, 5, []]), Reason.MALFORMED, "life is -1"),
+    "life huge": (msgpack.packb([1, 0, 1 << 53, 0, 5, []]), Reason.MALFORMED, "life is"),
+    "refutations true": (msgpack.packb([1, 0, 0, True, 5, []]), Reason.MALFORMED, "refutations is True"),
+    "sequence as text": (msgpack.packb([1, 0, 0, 0, "5", []]), Reason.MALFORMED, "sequence is '5'"),
+    "target huge": (msgpack.packb([1, 3, 0, 0, 5, 1 << 31, []]), Reason.MALFORMED, "target is"),
+    "digest short": (msgpack.packb([1, 5, 0, 0, b"x" * 511, True, []]), Reason.TRUNCATED, "511"),
+    "digest long": (msgpack.packb([1, 5, 0, 0, b"x" * 513, True, []]), Reason.MALFORMED, "not msgpack"),
+    "digest as text": (msgpack.packb([1, 5, 0, 0, "x" * 100, True, []]), Reason.MALFORMED, "sums is"),
+    "answer as number": (msgpack.packb([1, 5, 0, 0, b"x" * 512, 1, []]), Reason.MALFORMED, "answer is 1"),
+    "updates as text": (msgpack.packb([1, 0, 0, 0, 5, "no"]), Reason.MALFORMED, "updates are"),
+    "an update too short": (msgpack.packb([1, 0, 0, 0, 5, [[1, 2]]]), Reason.MALFORMED, "an update that is"),
+    "ask from nowhere": (msgpack.packb([1, 7, 0, 0, "nowhere", "", []]), Reason.MALFORMED, "endpoint"),
+    "ask with no key": (msgpack.packb([1, 7, 0, 0, "a:1", "k", []]), Reason.MALFORMED, "public key"),
+    "reason too long": (msgpack.packb([1, 10, 0, 0, "x" * 401, []]), Reason.MALFORMED, "not msgpack"),
+    **{
+        f"update with {change}": (
+            msgpack.packb([1, 0, 0, 0, 5, [update(), update(**change)]]),
+            Reason.MALFORMED,
+            "update with|record with|accuser",
+        )
+        for change in (
+            {"rank": 1.0},
+            {"rank": True},
+            {"rank": -1},
+            {"life": 1 << 53},
+            {"refutations": "0"},
+            {"state": 1},  # slow has no place on the wire
+            {"state": 5},
+            {"state": -1},
+            {"endpoint": b"a:1"},
+            {"endpoint": "a"},
+            {"endpoint": "a:1\n"},
+            {"key": None},
+            {"key": "x"},
+            {"accusers": 3},
+            {"accusers": ["3"]},
+            {"accusers": [-3]},
+            {"accusers": list(range(17))},
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_cannot_be_meant_is_rejected_by_name_and_changes_nothing(name: str) -> None:
+    body, reason, words = HOSTILE[name]
+    hand = Hand()
+    before = picture(hand.one)
+    hand.now += 50  # not even that we slept is noticed, since nothing is believed
+    with pytest.raises(Rejected) as caught:
+        hand.feed(Received(2, body))
+    assert caught.value.reason is reason
+    assert any(word in str(caught.value) for word in words.split("|")), caught.value
+    assert picture(hand.one) == before
+
+
+def test_our_own_rank_is_no_sender() -> None:
+    hand = Hand()
+    before = picture(hand.one)
+    with pytest.raises(Rejected, match="stranger"):
+        hand.say(0, Ping(1), record_of(1).become(State.DEAD))
+    assert picture(hand.one) == before
+
+
+def test_more_ranks_than_there_is_room_for_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossip.membership.membership.MEMBERS_LIMIT", 10)
+    hand = Hand(n=8)
+    before = picture(hand.one)
+    with pytest.raises(Rejected, match="oversized: more than 10 ranks"):
+        hand.say(1, News(), *(record_of(rank) for rank in range(6, 12)))
+    assert picture(hand.one) == before
+    hand.say(1, News(), *(record_of(rank) for rank in range(6, 10)))
+    assert hand.one.record(9) is not None
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"x" * (wire.BODY_LIMIT + 1), msgpack.packb([[1]]), msgpack.packb({})])
+def test_hostile_news_of_the_layer_above_change_nothing(body: bytes) -> None:
+    hand = Hand()
+    before = picture(hand.one)
+    with pytest.raises(Rejected):
+        hand.one.absorb(body, hand.now)
+    assert picture(hand.one) == before
+
+
+def test_damaged_bodies_are_rejected_or_mean_something() -> None:
+    packed = [wire.pack_update(update.record, update.accusers) for update in UPDATES]
+    whole = [wire.encode(ME, said, packed) for said in SAID]
+    hand = Hand()
+    rejected = 0
+    for number in range(20_000):
+        body = bytearray(whole[number % len(whole)])
+        for change in range(1 + number % 3):
+            body[below(len(body), number, change)] = draw(number, change, 1) & 255
+        if number % 5 == 0:
+            del body[below(len(body), number, 9) :]
+        before = picture(hand.one) if number % 50 == 0 else None
+        try:
+            hand.feed(Received(4, bytes(body)))
+        except Rejected:
+            rejected += 1
+            assert before is None or picture(hand.one) == before
+    assert rejected > 5_000
+
+
+@examples(max_examples=300)
+@given(st.recursive(st.none() | st.booleans() | st.integers(-1, 1 << 54) | st.text() | st.binary(), st.lists))
+def test_any_msgpack_is_rejected_or_an_envelope(value: object) -> None:
+    with suppress(Rejected):  # and nothing else
+        wire.decode(msgpack.packb(value), 1)
