@@ -34,9 +34,9 @@ from gossip.books.mass import Layout, Mass, Values
 from gossip.core.core import Core
 from gossip.endpoint import Endpoint
 from gossip.events import Effect, Event
+from gossip.link import Link
 from gossip.net.driver import Driver
 from gossip.net.keys import KeyPair
-from gossip.net.link import Link
 from gossip.net.transport import ZmqTransport
 from gossip.policies import parse
 from gossip.settings import Settings

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import peers
-from gossip.exchange.coding import Choice
+from gossip.codecs.choice import Choice
 from launch.watch import watching
 from launch.watch.display import Display
 from launch.watch.picture import read_picture, status
