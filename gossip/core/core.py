@@ -36,7 +36,7 @@ from gossip.membership import Membership
 from gossip.membership import member_events as members
 from gossip.policies.policy import Policy
 from gossip.settings import Settings
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 from gossip.wire.messages import (
     ANYBODY,
     Ack,

@@ -33,7 +33,7 @@ from gossip.exchange.sparse_pairs import Pairs
 from gossip.policies.policy import Policy
 from gossip.settings import Settings
 from gossip.values.blocks import is_finite
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Ack, Address, Fence, Message, Parcel, Pass, Pull, Refusal, Roll, Settled, Shown
 
 __all__ = ["Traffic"]
@@ -79,7 +79,7 @@ class Traffic:
         self._pairs = Pairs(self.coding.pairs, settings.resend_ceiling) if self.coding.pairs else None
         #: What neighbours know of each other where differences are told instead of mass.
         self._choco = Choco(self.coding.differences) if self.coding.differences else None
-        self._codec = Codec(settings.run, layout, settings.compress, self.coding.differences)
+        self._codec = WireCodec(settings.run, layout, settings.compress, self.coding.differences)
         self._window = 4 * layout.shards + 64
         self._neighbour_bytes = settings.neighbour_bytes or 2 * layout.total_bytes
         self._inbox_bytes = settings.inbox_bytes or (3 if policy.pairwise else 2) * layout.total_bytes

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gossip import events, policies
-from gossip.books.mass import Mass, Values
+from gossip.books.mass import Mass
 from gossip.core.core import Core
 from gossip.core.planning import planner
 from gossip.core.view import Roster
@@ -24,7 +24,7 @@ from gossip.net.shared_memory.owner import SharedMemory
 from gossip.net.shared_memory.sharing import is_near
 from gossip.net.transport import Transport
 from gossip.presets import Preset
-from gossip.values.blocks import is_finite
+from gossip.values.blocks import Values, is_finite
 from gossip.version import __version__
 from gossip.wire.frames import SHOWN_LIMIT
 from gossip.wire.messages import ANYBODY, Address

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gossip import codecs
-from gossip.books.mass import Layout, Part
 from gossip.codecs.difference_codec import DifferenceCodec
 from gossip.codecs.pair_coding import PairCoding
 from gossip.codecs.topk import Sparse
-from gossip.wire.frames import Codec
+from gossip.values.layout import Layout, Part
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import (
     ANYBODY,
     Ack,
@@ -45,8 +45,8 @@ PAIRS = PairCoding(share=1.0, told="none")
 INT8 = codecs.get("int8")
 DIFFERENCES = DifferenceCodec(INT8)
 #: What parcels and proposals of these runs may come in beside the usual codecs: pairs in one, differences in the other.
-IN_PAIRS = Codec("run", LAYOUT, PAIRS.spelled)
-IN_DIFFERENCES = Codec("run", LAYOUT, "int8", DIFFERENCES)
+IN_PAIRS = WireCodec("run", LAYOUT, PAIRS.spelled)
+IN_DIFFERENCES = WireCodec("run", LAYOUT, "int8", DIFFERENCES)
 
 _TWO = np.array([0.5, -1.5], np.float32)
 _WIDE = np.array([0.1, -1e300])
@@ -58,7 +58,7 @@ class Case(NamedTuple):
     """A message, and the codec of its run."""
 
     message: Message
-    codec: Codec = IN_PAIRS
+    codec: WireCodec = IN_PAIRS
 
 
 #: By name. Whatever follows the name of the class tells several of one kind apart.

@@ -24,7 +24,7 @@ from relay import Relay
 from transports import receive, send, until
 
 import topologies
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.core.core import Core
 from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
@@ -40,6 +40,7 @@ from gossip.net.shared_memory.views import BOARD, Views
 from gossip.net.transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
+from gossip.values.layout import Layout
 from gossip.values.pool import Pool
 from gossip.wire.messages import Address
 
