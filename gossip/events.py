@@ -13,7 +13,7 @@ from gossip.codecs.choice import Choice
 from gossip.errors import Reason
 from gossip.membership.record import Record
 from gossip.values.blocks import Values
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 from gossip.wire.messages import Address, Parcel
 
 __all__ = [

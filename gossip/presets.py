@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gossip.books.mass import SHARD_BYTES
 from gossip.errors import SettingsError
 from gossip.link import Link
 from gossip.membership.membership_settings import MembershipSettings, membership_preset
 from gossip.settings import Settings
+from gossip.values.layout import SHARD_BYTES
 from topologies.spec import suggest
 
 __all__ = ["Preset", "names", "preset"]

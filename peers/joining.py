@@ -13,7 +13,7 @@ from gossip import presets
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.faults import parse_faults, parse_stragglers
-from gossip.net.keys import KeyPair
+from gossip.keys import KeyPair
 from gossip.net.routes import route_to
 from gossip.net.transport import ZmqTransport, new_keys
 from peers.peer import Peer, device_of
@@ -133,7 +133,7 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
         return channel, setup
     if setup.hosts:
         if setup.public_keys and setup.keys is None:
-            raise SettingsError("public keys without keys of one's own: read them with gossip.net.keys.read_keys")
+            raise SettingsError("public keys without keys of one's own: read them with gossip.net.key_files.read_keys")
         return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup))
     if setup.world_size == 1:
         return FixedTable((), ()), setup

@@ -15,7 +15,7 @@ from typing import Any
 
 from gossip import policies
 from gossip.errors import SettingsError
-from gossip.net.keys import KeyPair
+from gossip.keys import KeyPair
 from gossip.shares import check_share
 
 __all__ = ["Setup", "from_environment"]

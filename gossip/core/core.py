@@ -54,7 +54,7 @@ from gossip.membership import Membership
 from gossip.policies.policy import Policy
 from gossip.settings import Settings
 from gossip.view.view import Roster, View
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import ANYBODY, Address, Chunk, Enter, Lack, Shown
 
 __all__ = ["Core"]
@@ -103,7 +103,7 @@ class Core:
         inbox_bytes = settings.inbox_bytes or models * layout.total_bytes
         # Elastic averaging answers all at once, as its centre does; otherwise one pair is averaged after the other.
         self.books = Books(mass, settings.neighbour_bytes, inbox_bytes, apart=policy.fraction is None)
-        self.outlet = Outlet(Codec(settings.run, layout, settings.compress, self.coding.differences))
+        self.outlet = Outlet(WireCodec(settings.run, layout, settings.compress, self.coding.differences))
         outgoing = Outgoing(self.state, self.books, self.coding, self.patience, self.outlet)
         self.traffic = Traffic(outgoing, lambda: self._step.merges)
         self.traffic.new_life()

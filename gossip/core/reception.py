@@ -13,7 +13,7 @@ from gossip.core.step import Step
 from gossip.errors import Reason, Rejected
 from gossip.exchange.traffic import Traffic
 from gossip.membership import member_events as members
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 from gossip.wire.messages import (
     ANYBODY,
     Ack,

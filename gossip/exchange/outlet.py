@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gossip import events
 from gossip.events import Effect
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Message, Roll, Shown
 
 __all__ = ["Outlet"]
@@ -19,7 +19,7 @@ _REMEMBERED = 64
 class Outlet:
     """Collects the effects of one core, or carries each out as it arises."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: WireCodec) -> None:
         #: Turns messages into frames, and back.
         self.codec = codec
         #: Carries out each effect as it arises, so that the first parcel leaves before the second is copied. It must

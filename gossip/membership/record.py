@@ -26,7 +26,7 @@ import xxhash
 
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
-from gossip.net.keys import valid_key
+from gossip.keys import valid_key
 
 __all__ = ["ENDPOINT_LIMIT", "LIFE_LIMIT", "RANK_LIMIT", "Record", "State"]
 

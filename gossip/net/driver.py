@@ -30,7 +30,7 @@ from gossip.events import Effect, Event
 from gossip.membership import Record, State
 from gossip.net.transport import Transport
 from gossip.values.blocks import Values
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 
 __all__ = ["Driver", "DriverError"]
 

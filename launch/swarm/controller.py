@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossip.faults import Faults
-from gossip.net.keys import KeyPair
+from gossip.keys import KeyPair
 from gossip.net.transport import new_keys
 from launch.swarm.host import Host
 from launch.swarm.invitation import JOIN, WATCH, Invitation, write_invitation

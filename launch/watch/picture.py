@@ -13,7 +13,7 @@ from statistics import median_high
 from typing import Any
 
 from gossip.endpoint import Endpoint
-from gossip.net.keys import valid_key
+from gossip.keys import valid_key
 
 __all__ = ["COLUMNS", "FORMAT", "GONE", "TROUBLED", "behind", "lags", "read_picture", "status"]
 

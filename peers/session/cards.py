@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
-from gossip.net.keys import valid_key
+from gossip.keys import valid_key
 
 __all__ = ["Card", "CardTable", "Channel", "FixedTable", "RendezvousError", "StoreTable"]
 

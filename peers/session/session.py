@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gossip import events, policies
-from gossip.books.mass import Mass, Values
+from gossip.books.mass import Mass
 from gossip.core.core import Core
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError
@@ -22,7 +22,7 @@ from gossip.net.shared_memory.owner import SharedMemory
 from gossip.net.shared_memory.sharing import is_near
 from gossip.net.transport import Transport
 from gossip.presets import Preset
-from gossip.values.blocks import is_finite
+from gossip.values.blocks import Values, is_finite
 from gossip.version import __version__
 from gossip.view.planning import planner
 from gossip.view.view import Roster

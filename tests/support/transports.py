@@ -10,7 +10,7 @@ import numpy as np
 from engines import LOOPBACK, PATIENCE, Engine, greet
 
 import topologies
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.core.core import Core
 from gossip.events import Effect
 from gossip.faults.weather import Network, Weather
@@ -21,8 +21,9 @@ from gossip.net.shared_memory.owner import SharedMemory
 from gossip.net.transport import Transport, ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
+from gossip.values.buffers import Buffer
+from gossip.values.layout import Layout
 from gossip.view.view import Roster
-from gossip.wire.frames import Buffer
 from gossip.wire.messages import Address
 
 #: Large enough that ZeroMQ refers to the memory instead of copying it.

@@ -11,7 +11,6 @@ import pytest
 from hand_swarm import ONE_WAY, PAIR, RUN, Hand, only, sealed
 
 from gossip import codecs, events
-from gossip.books.mass import Layout
 from gossip.codecs.choice import Choice
 from gossip.errors import Reason, Rejected, SettingsError
 from gossip.exchange.coding import AUTO, Coding, check_codec
@@ -19,7 +18,8 @@ from gossip.faults import parse_straggler
 from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.simulation import Scenario, simulate
-from gossip.wire.frames import VERSION, Codec
+from gossip.values.layout import Layout
+from gossip.wire.frames import VERSION, WireCodec
 from gossip.wire.messages import Address, Parcel, Pass
 
 COUNT = 600
@@ -45,7 +45,7 @@ def mass(hand: Hand) -> np.ndarray:
 @pytest.mark.parametrize("codec", CARRIERS)
 def test_what_rounding_takes_off_stays_with_the_sender(codec: str) -> None:
     hand = Hand(random(0), random(1), turns=[ONE_WAY], compress=codec)
-    hand.codec = Codec(RUN, hand.layout, codec)
+    hand.codec = WireCodec(RUN, hand.layout, codec)
     before = mass(hand)
     first = hand.cores[0].mass.values.copy()
     hand.step(0)
@@ -122,7 +122,7 @@ def test_mass_is_conserved_in_bad_weather(algorithm: str, codec: str) -> None:
     ids=repr,
 )
 def test_a_lie_about_a_codec_is_rejected(change: dict[str, Any], reason: Reason | None) -> None:
-    wire = Codec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
+    wire = WireCodec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
     codec = codecs.get("int8")
     body = bytearray(codec.encode(random(2)))
     if "scale" in change:
@@ -154,7 +154,7 @@ def test_a_lie_about_a_codec_is_rejected(change: dict[str, Any], reason: Reason 
 
 
 def test_the_same_without_a_lie_is_taken() -> None:
-    wire = Codec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
+    wire = WireCodec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
     codec = codecs.get("int8")
     body = bytes(codec.encode(random(2)))
     told = wire.decode(

@@ -11,7 +11,7 @@ from gossip.codecs.pair_coding import PairCoding
 from gossip.errors import SettingsError
 from gossip.exchange.coding import check_codec
 from gossip.policies import names, parse
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Ack, Address, Bye, Parcel, Proposal, Refusal, Settled
 
 HERE, THERE = Address(0, 0), Address(1, 0)
@@ -29,7 +29,7 @@ def swarm(compress: str = EXACT, *, peers: int = 2, count: int = COUNT, **more: 
     """Return peers of which, unless it is said otherwise, 0 offers something to 1 in each turn."""
     known = {"turns": [ONE_WAY], "algorithm": "adpsgd", **more}
     hand = Hand(*(random(rank, count) for rank in range(peers)), compress=compress, **known)
-    hand.codec = Codec(RUN, hand.layout, compress)
+    hand.codec = WireCodec(RUN, hand.layout, compress)
     return hand
 
 

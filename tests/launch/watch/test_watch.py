@@ -23,11 +23,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gossip.books.mass import Layout
 from gossip.endpoint import Endpoint
-from gossip.net.keys import KeyPair
+from gossip.keys import KeyPair
 from gossip.net.transport import ZmqTransport, new_keys
-from gossip.wire.frames import Codec
+from gossip.values.layout import Layout
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import ANYBODY, Address, Look, Shown
 from launch import cli
 from launch.swarm.invitation import WATCH, Invitation, write_invitation
@@ -71,7 +71,7 @@ class Shower:
         self._thread.start()
 
     def _run(self) -> None:
-        codec = Codec("test", Layout.uniform(1, 1, np.dtype(np.float32)))
+        codec = WireCodec("test", Layout.uniform(1, 1, np.dtype(np.float32)))
         there = ""
         while not self._stop.is_set():
             self._transport.wait(0.05)

@@ -13,8 +13,8 @@ import torch
 import peers
 from gossip import presets
 from gossip.endpoint import Endpoint
+from gossip.keys import KeyPair
 from gossip.membership import MembershipSettings
-from gossip.net.keys import KeyPair
 from gossip.net.transport import ZmqTransport, new_keys
 from peers.peer import Peer
 from peers.session.session import StartError

@@ -20,7 +20,7 @@ import peers
 from gossip import presets
 from gossip.errors import SettingsError
 from gossip.net.memory_transport import MemoryTransport
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Parcel
 from peers import Peer, PeerError
 from peers.methods.moves import LONGEST as MOST
@@ -146,7 +146,7 @@ def test_an_attached_optimizer_merges_before_it_moves_and_trains_what_is_on_its_
         other.connect(0, meeting.cards[0].endpoint)
         values = np.zeros(engine.core.mass.values.size)
         values[:2] = 30.0, 60.0
-        codec = Codec("run", engine.core.mass.layout)
+        codec = WireCodec("run", engine.core.mass.layout)
         assert other.send(0, codec.encode(Parcel(there, here, 0, 0, 0, 0.25, values)))
         while not engine.arrivals:
             other.wait(0.01)

@@ -1,40 +1,20 @@
-"""CURVE keys: who a peer is, provably, and the files that they are kept in.
+"""The files that CURVE keys (`gossip.keys`) are kept in: ``public.key`` and ``secret.key`` in one directory.
 
-A key pair is 32 + 32 bytes, written as 40 + 40 characters in ZeroMQ's Z85. The secret half is as good as the peer
-itself: it is kept in a file that only its owner can read, never on a command line and never in a log.
+The secret half is as good as the peer itself: it is kept in a file that only its owner can read.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gossip.errors import SettingsError
+from gossip.keys import KeyPair
 
-__all__ = ["KeyPair", "read_keys", "valid_key", "write_keys"]
+__all__ = ["read_keys", "write_keys"]
 
-_Z85 = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
 _PUBLIC, _SECRET = "public.key", "secret.key"
-
-
-@dataclass(frozen=True)
-class KeyPair:
-    """A peer's identity. The secret half does not show in a repr, so that it cannot end up in a log."""
-
-    public: bytes
-    secret: bytes = field(repr=False)
-
-    def __post_init__(self) -> None:
-        for name in ("public", "secret"):
-            if not valid_key(getattr(self, name)):
-                raise SettingsError(f"the {name} key is not a CURVE key: 40 characters of Z85")
-
-
-def valid_key(key: bytes) -> bool:
-    """Whether this is written like half of a CURVE key pair."""
-    return len(key) == 40 and _Z85.issuperset(key)
 
 
 def write_keys(directory: Path, pair: KeyPair) -> tuple[Path, Path]:
