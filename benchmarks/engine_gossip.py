@@ -11,7 +11,6 @@ import topologies
 from benchmarks.engine_values import Floats, check
 from gossip.books.mass import Layout, Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.events import Effect
 from gossip.net.driver import Driver
@@ -21,6 +20,7 @@ from gossip.policies import parse
 from gossip.policies.policy import Policy
 from gossip.presets import preset
 from gossip.settings import Settings
+from gossip.view.view import Roster
 from gossip.wire.frames import Buffer, Codec
 from gossip.wire.messages import Address, Hello
 from topologies import Schedule

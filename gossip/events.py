@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gossip.codecs.choice import Choice
 from gossip.errors import Reason
-from gossip.exchange.coding import Choice
 from gossip.membership.record import Record
 from gossip.values.blocks import Values
 from gossip.wire.frames import Buffer

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from gossip.books.mass import SHARD_BYTES
 from gossip.errors import SettingsError
+from gossip.link import Link
 from gossip.membership.membership_settings import MembershipSettings, membership_preset
-from gossip.net.link import Link
 from gossip.settings import Settings
 from topologies.spec import suggest
 

@@ -37,6 +37,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     without any of them the swarm has one peer. See `peers.setup.Setup` for the arguments.
 
     Example:
+        ```python
         with peers.join() as peer:
             model = Net().to(peer.device)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -44,6 +45,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
             for x, y in peer.batches(dataset, batch_size=32, epochs=3):
                 ...
             peer.consensus()
+        ```
     """
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _told(channel) if channel is not None else from_environment(environment)

@@ -23,8 +23,8 @@ import xxhash
 
 from gossip.codecs import Codec, Payload, Unencodable
 from gossip.errors import SettingsError
-from gossip.net.shared_memory.owner import Owner
 from gossip.values.blocks import BFLOAT16, Values, blend, copy, shift
+from gossip.values.memory import Owner
 from gossip.values.pool import Pool
 
 __all__ = ["BFLOAT16", "SHARD_BYTES", "Layout", "Mass", "Part", "Snapshot", "Values", "distance"]

@@ -14,12 +14,12 @@ sender, so no mass is lost by it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from gossip import codecs
 from gossip.books.mass import Layout
 from gossip.codecs import Codec
+from gossip.codecs.choice import Choice
 from gossip.codecs.difference_codec import DifferenceCodec
 from gossip.codecs.pair_coding import PAIRS, PairCoding
 from gossip.errors import SettingsError
@@ -110,18 +110,6 @@ def trusted(text: str, own: str) -> Codec | None:
         usual[codecs.spell(codec)] = codec
     found = usual.get(text)
     return found if found is not None and found.carries_mass else None
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How parcels go out from now on, and why."""
-
-    codec: str
-    share: float
-    reason: str
-
-    def __str__(self) -> str:
-        return self.codec if self.share == 1 else f"{self.codec}, {self.share:.0%} of the shards"
 
 
 class Coding:

@@ -71,7 +71,7 @@ class Driver:
             clock: monotonic seconds.
         """
         self._core = core
-        core.sink = self._carry_out
+        core.outlet.sink = self._carry_out
         #: What the trainer's thread and all others may know of the core: published here, in this thread.
         self._status = core.status()
         self._stale = self._answered = False
@@ -233,7 +233,7 @@ class Driver:
             self._thread.join()
         else:
             self._transport.close()
-        self._core.sink = None
+        self._core.outlet.sink = None
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -37,8 +37,8 @@ import zmq.utils.z85
 
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
+from gossip.link import Link
 from gossip.net.keys import KeyPair
-from gossip.net.link import Link
 from gossip.net.shared_memory.owner import REFERENCE_BYTES, SMALLEST, Reference
 from gossip.net.shared_memory.sharing import Board, Sharing, is_near
 from gossip.net.shared_memory.views import BOARD, Views

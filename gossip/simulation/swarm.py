@@ -23,8 +23,6 @@ import xxhash
 from gossip import events
 from gossip.books.mass import Layout, Mass, Values
 from gossip.core.core import Core
-from gossip.core.planning import planner
-from gossip.core.view import Roster
 from gossip.errors import InvariantError, SettingsError
 from gossip.events import Effect, Event
 from gossip.faults import Moment
@@ -35,6 +33,8 @@ from gossip.simulation.accounts import Accounts
 from gossip.simulation.incidents import Incidents
 from gossip.simulation.result import Result
 from gossip.simulation.scenario import Scenario
+from gossip.view.planning import planner
+from gossip.view.view import Roster
 from gossip.wire.frames import Buffer
 from gossip.wire.messages import Address
 from topologies.draws import draw, draw_array

@@ -8,7 +8,8 @@
     header    [version, run, kind, origin rank, origin incarnation, destination rank, destination incarnation,
                ... then by kind]
     parcel    ... sequence, turn, shard, weight, ask, dtype, length of the body in bytes, codec (empty: the values as
-              they are; docs/compression.md has the others). The weight is 0 exactly if the codec is topk-pair or choco
+              they are; docs/reference/codecs.md has the others). The weight is 0 exactly if the codec is topk-pair or
+              choco
     ack       ... sequence
     refusal   ... sequence
     pass      ... turn, shard

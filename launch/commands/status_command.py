@@ -30,7 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     add_where(parser)
-    parser.add_argument("--json", action="store_true", help="as JSON; docs/launch.md explains the fields")
+    parser.add_argument("--json", action="store_true", help="as JSON; docs/reference/records.md explains the fields")
     parser.set_defaults(run=run)
 
 

@@ -117,7 +117,7 @@ def lags(members: Sequence[dict[str, Any]]) -> list[int | None]:
 
 
 def status(picture: dict[str, Any], through: str) -> dict[str, Any]:
-    """Return a picture as scripts get it; see docs/launch.md."""
+    """Return a picture as scripts get it; see docs/reference/records.md."""
     setup, members = picture["setup"], picture["members"]
     return {
         "format": FORMAT,

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.planning import planner
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.membership import Membership, Record
 from gossip.net.shared_memory.owner import SharedMemory
 from gossip.net.shared_memory.sharing import is_near
 from gossip.policies import Policy
 from gossip.presets import Preset
+from gossip.view.planning import planner
+from gossip.view.view import Roster
 from gossip.wire.messages import ANYBODY, Address
 from peers.model.replica import Replica
 from peers.session.cards import Card

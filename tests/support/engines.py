@@ -13,13 +13,13 @@ import numpy as np
 import topologies
 from gossip.books.mass import Layout, Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.events import Effect
 from gossip.net.driver import Driver
 from gossip.net.transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
+from gossip.view.view import Roster
 from gossip.wire.frames import Codec
 from gossip.wire.messages import Address, Hello
 

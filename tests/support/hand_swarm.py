@@ -11,9 +11,9 @@ import xxhash
 from gossip import events, policies
 from gossip.books.mass import Layout, Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.events import Effect, Event
 from gossip.settings import Settings
+from gossip.view.view import Roster
 from gossip.wire.frames import Codec
 from gossip.wire.messages import Address, Message, Parcel
 from topologies import Plan, Schedule
@@ -97,7 +97,7 @@ class Hand:
     def step(self, rank: int) -> list[Effect]:
         """Let a core finish a step, and all shards whose turn it is take their turns."""
         effects = self.feed(rank, events.StepFinished())
-        while self.cores[rank]._turns_left:
+        while self.cores[rank]._step.turns_left:
             effects += self.feed(rank, events.Tick())
         return effects
 

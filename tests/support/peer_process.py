@@ -32,15 +32,15 @@ import topologies
 from gossip import events
 from gossip.books.mass import Layout, Mass, Values
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.events import Effect, Event
+from gossip.link import Link
 from gossip.net.driver import Driver
 from gossip.net.keys import KeyPair
-from gossip.net.link import Link
 from gossip.net.transport import ZmqTransport
 from gossip.policies import parse
 from gossip.settings import Settings
+from gossip.view.view import Roster
 from gossip.wire.frames import Buffer, Codec
 from gossip.wire.messages import Address, Hello, Parcel
 

@@ -12,7 +12,6 @@ from engines import LOOPBACK, PATIENCE, Engine, greet
 import topologies
 from gossip.books.mass import Layout, Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.events import Effect
 from gossip.faults.weather import Network, Weather
 from gossip.net.disturbed_transport import DisturbedTransport
@@ -22,6 +21,7 @@ from gossip.net.shared_memory.owner import SharedMemory
 from gossip.net.transport import Transport, ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
+from gossip.view.view import Roster
 from gossip.wire.frames import Buffer
 from gossip.wire.messages import Address
 

@@ -9,12 +9,12 @@ from hand_swarm import RUN, only, schedule
 from gossip import events, policies
 from gossip.books.mass import Layout, Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.errors import InvariantError
 from gossip.membership import Membership, MembershipSettings, Record, State
 from gossip.membership.bodies import Ask, Behind, Digest, Holdings, News, Ping, Said, Welcome
 from gossip.membership.body_codec import decode, encode, encode_updates, pack_update
 from gossip.settings import Settings
+from gossip.view.view import Roster
 from gossip.wire.frames import Codec
 from gossip.wire.messages import Address, Message, Parcel, Roll
 from gossip.wire.messages import News as Rumour
@@ -173,8 +173,8 @@ def test_updates_that_cannot_be_meant_are_rejected_and_change_nothing() -> None:
 
 def test_who_looks_after_nobody_cannot_join() -> None:
     one = Watched()
-    one.core.membership = None
-    with pytest.raises(InvariantError, match="cannot join"):
+    one.core.life.membership = None
+    with pytest.raises(InvariantError, match="Join needs a core with membership"):
         one.feed(events.Join([record(1)]))
 
 

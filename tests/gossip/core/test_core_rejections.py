@@ -219,5 +219,5 @@ def test_a_liar_with_many_ranks_leaves_nothing_in_the_core() -> None:
     core = hand.cores[0]
     assert core.rejections.total == 2998
     assert core.view.members == {0: 0, 1: 0}
-    assert not core._received
-    assert len(core._history) <= 64
+    assert not core.books.received
+    assert len(core.history()) <= 64

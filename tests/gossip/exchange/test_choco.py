@@ -162,7 +162,7 @@ def test_one_that_dies_before_it_booked_is_not_drawn_towards_and_a_new_life_star
 def test_with_a_neighbour_its_estimates_are_gone() -> None:
     hand = swarm()
     hand.round()
-    choco = hand.cores[0]._choco
+    choco = hand.cores[0].traffic.way.choco
     assert choco is not None
     assert set(choco._edges) == {(THERE, 0)}
     hand.feed(0, events.PeerDied(THERE))

@@ -12,8 +12,9 @@ from hand_swarm import ONE_WAY, PAIR, RUN, Hand, only, sealed
 
 from gossip import codecs, events
 from gossip.books.mass import Layout
+from gossip.codecs.choice import Choice
 from gossip.errors import Reason, Rejected, SettingsError
-from gossip.exchange.coding import AUTO, Choice, Coding, check_codec
+from gossip.exchange.coding import AUTO, Coding, check_codec
 from gossip.faults import parse_straggler
 from gossip.policies import parse
 from gossip.settings import Settings

@@ -312,7 +312,7 @@ def test_what_changed_most_is_offered_and_what_rounding_took_off_still_counts_as
     told = dict(zip(*map(np.ndarray.tolist, offer(hand).told), strict=True))
     assert told[5] != hand.cores[0].mass.values[5], "int8 rounds"
     hand.settle(), hand.step(1), hand.settle()
-    last = hand.cores[0]._pairs._last[0]
+    last = hand.cores[0].traffic.way.pairs._last[0]
     assert {place: last[place] for place in told} == told
 
 

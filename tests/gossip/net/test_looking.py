@@ -16,7 +16,6 @@ import topologies
 from gossip import events
 from gossip.books.mass import Layout, Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.errors import Reason, Rejected
 from gossip.membership import Membership, Record
@@ -27,6 +26,7 @@ from gossip.net.observer import Looker, NothingShown
 from gossip.net.transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
+from gossip.view.view import Roster
 from gossip.wire.frames import _KINDS, VERSION, Codec
 from gossip.wire.messages import (
     ANYBODY,
@@ -225,7 +225,7 @@ def test_no_kind_of_message_but_a_look_is_taken_from_a_looker(kind: type, monkey
         object.__setattr__(message, name, address)
     roster = Roster({0: 0, 1: 0}, lambda n: topologies.parse("ring", n))
     core = Core(ME, Mass(LAYOUT, np.ones(8)), roster, parse("osgp"), Settings())
-    monkeypatch.setattr(core._codec, "decode", lambda _: message)
+    monkeypatch.setattr(core.outlet.codec, "decode", lambda _: message)
     (effect,) = core.handle(events.Received([b"whatever"], looks_only=True), 0.0)
     assert isinstance(effect, events.RejectedFrame)
     assert effect.reason is Reason.STRANGER

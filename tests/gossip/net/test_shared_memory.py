@@ -26,7 +26,6 @@ from transports import receive, send, until
 import topologies
 from gossip.books.mass import Layout, Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.faults.weather import Network, Weather
 from gossip.net.disturbed_transport import DisturbedTransport
@@ -41,6 +40,7 @@ from gossip.net.transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.values.pool import Pool
+from gossip.view.view import Roster
 from gossip.wire.messages import Address
 
 SIZE = 1 << 18

@@ -112,7 +112,7 @@ def showers(n: int, encrypted: bool = False) -> Iterator[tuple[list[Shower], Inv
 
 
 def test_what_scripts_get_is_stable() -> None:
-    """A field that goes, or means something else, is a new format: see docs/launch.md."""
+    """A field that goes, or means something else, is a new format: see docs/reference/records.md."""
     full = {
         "samples": 640,
         "samples_per_second": 32.5,

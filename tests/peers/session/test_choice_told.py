@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 import peers
+from gossip.codecs.choice import Choice
 from gossip.endpoint import Endpoint
-from gossip.exchange.coding import Choice
 from gossip.net.observer import Looker
 from launch.watch import watching
 from launch.watch.display import Display
