@@ -16,7 +16,8 @@ from gossip.faults import parse_faults, parse_stragglers
 from gossip.keys import KeyPair
 from gossip.net.routes import route_to
 from gossip.net.transport import ZmqTransport, new_keys
-from peers.peer import Peer, device_of
+from peers.device import device_of
+from peers.peer import Peer
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
 from peers.reporting.tensorboard import check_tensorboard
@@ -63,7 +64,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         card = Card(setup.rank, transport.endpoint, public)
         cards = table.exchange(card)
         if channel is not None and setup.contacts:
-            channel.tell(card=card.encode())  # nobody needs it to start, but whoever starts this peer again
+            channel.send(card=card.encode())  # nobody needs it to start, but whoever starts this peer again
         for other in cards.values():
             if other.key is not None:
                 transport.admit(other.key)
@@ -99,7 +100,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         if not setup.metrics_port:  # otherwise it is known where they are
             _log.warning("rank %d: metrics are at http://%s/metrics", setup.rank, metrics.endpoint)
 
-    def tell(sentence: str) -> None:
+    def announce(sentence: str) -> None:
         _log.warning("rank %d: %s", setup.rank, sentence)
         records.event(event="injected", text=sentence)
 
@@ -109,7 +110,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         stragglers,
         faults,
         network,
-        tell=tell,
+        announce=announce,
         elapsed=setup.elapsed,
         killed=setup.killed,
     )

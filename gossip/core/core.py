@@ -172,31 +172,8 @@ class Core:
         self._step.number = number
 
     @property
-    def measuring(self) -> bool:
-        """Temporary."""
-        return self.state.measuring
-
-    @measuring.setter
-    def measuring(self, on: bool) -> None:
-        self.state.measuring = on
-
-    @property
-    def gaps(self) -> dict[int, float]:
-        """Temporary."""
-        return self.state.gaps
-
-    @gaps.setter
-    def gaps(self, gaps: dict[int, float]) -> None:
-        self.state.gaps = gaps
-
-    @property
-    def lacking(self) -> int:
-        """Temporary."""
-        return self.handover.lacking
-
-    @property
     def rejections(self) -> Rejections:
-        """Temporary."""
+        """What was rejected."""
         return self._reception.rejections
 
     def status(self) -> Status:

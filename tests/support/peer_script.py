@@ -33,8 +33,9 @@ def digest(state: Any) -> Any:
 
 def written(peer: peers.Peer) -> None:
     """Wait for the checkpoint that is being written, or how many there are would be a matter of chance."""
-    if peer._saving is not None and peer._saving._checkpoints is not None:
-        peer._saving._checkpoints.wait()
+    checkpoints = peer._attached().saving._checkpoints
+    if checkpoints is not None:
+        checkpoints.wait()
 
 
 def train(

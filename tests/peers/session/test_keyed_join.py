@@ -17,7 +17,7 @@ from gossip.keys import KeyPair
 from gossip.membership import MembershipSettings
 from gossip.net.transport import ZmqTransport, new_keys
 from peers.peer import Peer
-from peers.session.session import StartError
+from peers.session.rendezvous import StartError
 
 PATIENCE = 30.0
 QUICK = MembershipSettings(interval=0.3, timeout_floor=0.05, timeout_ceiling=0.1, spread_interval=0.05)
