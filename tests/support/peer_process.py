@@ -384,7 +384,7 @@ class Peer:
         if self._trainer is not None:
             self._trainer.join(PATIENCE)
         # A joined thread's entry in /proc can outlive the join for a moment.
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + PATIENCE / 2
         while (left := self._left()) and time.monotonic() < deadline:
             time.sleep(0.01)
         return {"seconds": took, "left": left}

@@ -322,7 +322,7 @@ def chosen_by_cores(algorithm: str, steps: int, takes: float, *, measuring: bool
     """Let two peers compute steps of 0.1 s, whose pushes take so long, and return what the first one chooses."""
     hand = Hand(random(0, 2048), random(1, 2048), algorithm=algorithm, shards=16, compress=AUTO)
     for core in hand.cores:
-        core.measuring = measuring
+        core.state.measuring = measuring
     said: list[Choice] = []
     pushed_at: float | None = None
     for step in range(1, steps + 1):

@@ -341,7 +341,7 @@ def test_who_has_several_neighbours_does_not_always_offer_to_the_first() -> None
 
 def test_while_the_disagreement_is_measured_whole_shards_are_pushed() -> None:
     hand = swarm(ROUNDED)
-    hand.cores[0].measuring = True
+    hand.cores[0].state.measuring = True
     hand.step(0)
     (parcel,) = hand.parcels()
     assert (parcel.weight, parcel.ask) == (0.5, 0.5)
@@ -350,7 +350,7 @@ def test_while_the_disagreement_is_measured_whole_shards_are_pushed() -> None:
     hand.step(1)
     hand.settle()
     hand.step(0)
-    assert hand.cores[0].gaps[0] > 0.1
+    assert hand.cores[0].state.gaps[0] > 0.1
 
 
 @pytest.mark.parametrize(

@@ -455,7 +455,6 @@ def test_a_launched_swarm_can_be_looked_at_and_scraped(tmp_path: Path, capsys: C
         for rank in range(2):
             figures = scrape_when_well(served[rank], 2)
             assert figures["gossip_steps_total"] >= seen["members"][rank]["step"]
-            assert figures['gossip_parcels_total{fate="booked"}'] > 0
         stop.touch()
         out, _ = process.communicate(timeout=PATIENCE)
     finally:
@@ -484,11 +483,15 @@ def metrics_places(process: subprocess.Popen[str], n: int) -> dict[int, str]:
 
 
 def scrape_when_well(url: str, members: int) -> dict[str, float]:
-    """Return the figures of a peer once it finds so many well: for a moment anybody may be suspect to it."""
+    """Return the figures of a peer once it finds so many well, and has booked a parcel of one of them.
+
+    For a moment anybody may be suspect to it. And steps wait for no parcel.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
         figures = scrape(url)
-        if sum(figures[f'gossip_members{{state="{state}"}}'] for state in ("alive", "slow")) == members:
+        well = sum(figures[f'gossip_members{{state="{state}"}}'] for state in ("alive", "slow"))
+        if well == members and figures['gossip_parcels_total{fate="booked"}'] > 0:
             return figures
         assert time.monotonic() < deadline, figures
 

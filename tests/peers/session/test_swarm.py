@@ -354,10 +354,16 @@ def test_a_restarted_peer_skips_what_is_over_and_gets_the_state() -> None:
         with meeting.peer(1, presets.preset("loopback"), incarnation=1000) as peer:
             model, optimizer = attached(peer, np.full(2, -1e6), rate=0.0)
             adopted = float(model.at.detach()[0])
-            steps = []
+            bulletin = peer._attached().bulletin
+            steps = [0] * (loops - 1)
             try:
-                for loop in range(loops):
-                    steps.append(samples(peer, 64, 1, Counter(), optimizer) if loop < loops - 1 else 0)
+                for loop in range(loops - 1):
+                    for _ in peer.batches(range(64), 4, 1):
+                        optimizer.zero_grad()
+                        optimizer.step()
+                        steps[loop] += 1
+                        # The news may come during the first loop that it begins.
+                        assert bulletin.wait_for(lambda: f"data-{loops - 1}" in bulletin.early(), LONGEST)
             finally:
                 ended.set()
             return adopted, steps, peer.view
@@ -365,7 +371,7 @@ def test_a_restarted_peer_skips_what_is_over_and_gets_the_state() -> None:
     highest, (adopted, steps, view) = together([meeting.task(0, stays, presets.preset("loopback")), newcomer])
     # Half of rank 0's mass may have been on its way to the dead all the while, and come back untrained.
     assert 0.5 * 64 * (loops - 1) <= adopted <= highest + 1
-    assert sum(steps) <= 12, "a loop or two was begun before the news came, none was gone through"
+    assert sum(steps) <= 1, "a loop may have been begun before the news came, none was gone through"
     assert view == (0, 1)
 
 
