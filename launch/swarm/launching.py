@@ -27,6 +27,7 @@ from launch.swarm.run_place import used
 from launch.swarm.toml import to_toml
 from launch.terminal import output, warn
 from launch.watch.display import Display
+from peers.reporting.tensorboard import check_tensorboard
 
 __all__ = ["launch", "planned"]
 
@@ -71,8 +72,6 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     faults = parse_faults(options.fault, n, seed=options.seed)
     parse_stragglers(options.straggler, n)
     if options.tensorboard and any(seat.host.is_local for seat in seats):
-        from peers.reporting.tensorboard import check_tensorboard  # here, for it imports torch
-
         check_tensorboard()
     if options.metrics_port >= 0:
         check_ports(options.metrics_bind, options.metrics_port, seats)

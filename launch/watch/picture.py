@@ -14,23 +14,14 @@ from typing import Any
 
 from gossip.endpoint import Endpoint
 from gossip.net.keys import valid_key
+from peers.reporting.status import COLUMNS as ROW
 
 __all__ = ["COLUMNS", "FORMAT", "GONE", "TROUBLED", "behind", "lags", "read_picture", "status"]
 
 #: Raised when a field of `status` changes its meaning or goes; new ones may come without.
 FORMAT = 1
-#: Figures of a member, as peers tell each other: those of `peers.reporting.status`, which needs torch.
-COLUMNS = (
-    "step",
-    "samples",
-    "loss",
-    "samples_per_second",
-    "wait_share",
-    "weight",
-    "neighbours",
-    "bytes_per_second",
-    "disagreement",
-)
+#: Figures of a member, as peers tell each other; the other columns are texts, which are checked by themselves.
+COLUMNS = tuple(name for name in ROW if name not in ("state", "sends"))
 #: Whatever is counted or measured is smaller; infinity and NaN are not.
 _LARGEST = 1e300
 _WHOLE = frozenset(["step", "samples", "neighbours"])
