@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from launch.commands.options import Options
+from launch.commands.options import LaunchOptions
 from launch.swarm.controller import Controller
 from launch.swarm.host import PeerProcess
 from launch.swarm.launching import planned
@@ -42,7 +42,7 @@ def test_who_has_just_said_that_it_listens_is_asked_and_not_ended(tmp_path: Path
     """Its word lies in the queue when the request comes: rank 1 trains, and may want to save that; rank 2 does not."""
     script = tmp_path / "train.py"
     script.touch()
-    plan, faults = planned(Options(str(script), peers=3, run_dir=str(tmp_path / "run")))
+    plan, faults = planned(LaunchOptions(str(script), peers=3, run_dir=str(tmp_path / "run")))
     hosts: list[Played] = []
 
     def made(emit: Callable[[int, dict[str, Any]], None]) -> dict[int, Played]:
