@@ -408,20 +408,15 @@ class Peer:
     def _note(self, **event: Any) -> None:
         self._records.event(step=self.step, **event)
 
-    def _tell_others(self, values: Mapping[str, Any]) -> None:
-        """Let this peer's row of the table go round."""
+    def _tell_others(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Let this peer's row of the table go round, and return it."""
         if self._engine is None or self._pulse is None:
-            return
-        driver, loss = self._engine.driver, self._logged.get("loss")
-        totals = {
-            "samples": float(self.samples),
-            "bytes": float(driver.bytes_sent),
-            "waited": self._waited,
-        }
-        self._pulse.beat(
+            return {"step": self.step, "samples": self.samples, "state": values.get("state")}
+        loss = self._logged.get("loss")
+        row = self._pulse.beat(
             time.monotonic(),
             self._engine.core.me.incarnation,
-            totals=totals,
+            totals={"samples": self.samples, "bytes": self._engine.driver.bytes_sent, "waited": self._waited},
             step=self.step,
             loss=None if loss is None or not math.isfinite(loss) else float(loss),
             weight=self.weight,
@@ -431,27 +426,19 @@ class Peer:
             disagreement=values.get("disagreement"),
         )
         self._engine.bulletin.tell()
+        # The others keep the last loss that was finite; the launcher shows NaN as what it is.
+        return row if loss is None else {**row, "loss": float(loss)}
 
     def _sends(self) -> str | None:
         """Return how parcels go out, where something is done about it: also `auto`, if it chose to do nothing."""
         return self._engine.compressing if self._engine is not None and self._setup.compress != "none" else None
 
     def _report(self, **values: Any) -> None:
-        """Tell the others and the launcher how it goes; the latter may be gone."""
-        self._tell_others(values)
+        """Tell the others and the launcher this peer's status, in the same row; the launcher may be gone."""
+        row = self._tell_others(values)
         self._reported = time.monotonic()
-        if self._channel is None:
-            return
-        status: dict[str, Any] = {"rank": self.rank, "step": self.step, "samples": self.samples, **values}
-        if self._engine is not None:
-            driver = self._engine.driver
-            status |= {"weight": self.weight, "bytes_sent": driver.bytes_sent, "bytes_received": driver.bytes_received}
-            status["view"] = len(self.view)
-            status["waited"] = self._waited
-            status["sends"] = self._sends()
-        if "loss" in self._logged:
-            status["loss"] = float(self._logged["loss"])
-        self._channel.tell(status=status)
+        if self._channel is not None:
+            self._channel.tell(status={"rank": self.rank, **row})
 
     # The end
 

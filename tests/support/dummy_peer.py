@@ -44,7 +44,7 @@ tell(card=[rank, told.get("bind", "127.0.0.1:0").replace(":0", f":{5000 + rank}"
 cards = json.loads(lines.readline())["cards"]
 (directory / f"cards-{rank}-{life}").write_text(json.dumps(cards))
 print(f"rank {rank} of {told['world_size']} has {len(cards)} cards", flush=True)
-tell(status={"rank": rank, "step": 10, "samples": 320, "state": "training", "loss": 0.5, "view": len(cards)})
+tell(status={"step": 10, "samples": 320, "state": "training", "loss": 0.5, "neighbours": len(cards) - 1})
 if action == "die once" and rank == 1 and life == 0:
     os.kill(os.getpid(), signal.SIGKILL)
 if action == "die once" and rank != 1:
