@@ -58,7 +58,7 @@ format: $(READY) ## let ruff put the code in shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## run the short benchmarks and their bars: planning, codecs, simulator, engine
+bench: $(READY) ## run the short benchmarks and their bars: planning, command_line, codecs, simulator, engine
 	$(BIN)/python -m benchmarks
 
 chaos: $(READY) ## run the fault matrix: real processes, one fault each, and what must hold

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from benchmarks import codecs, engine, planning, simulator
+from benchmarks import codecs, command_line, engine, planning, simulator
 from benchmarks.bars import parser_of
 
 __all__ = ["SHORT"]
 
 SHORT: Mapping[str, Callable[[], bool]] = {
     "planning": planning.main,
+    "command_line": command_line.main,
     "codecs": codecs.main,
     "simulator": simulator.main,
     "engine": engine.main,

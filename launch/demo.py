@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from launch.cli import guarded
-from launch.commands.options import Options
+from launch.commands.options import LaunchOptions
 from launch.report.report import write_report
 from launch.swarm.launching import launch
 from launch.terminal import output
@@ -20,9 +20,9 @@ _SCRIPT = Path(__file__).resolve().parent.parent / "examples" / "digits.py"
 _RESULT = re.compile(r"(\d+) steps: own model ([\d.]+)%, average of all ([\d.]+)%")
 
 
-def options(run_dir: Path) -> Options:
+def options(run_dir: Path) -> LaunchOptions:
     """Return how the demo is launched."""
-    return Options(
+    return LaunchOptions(
         str(_SCRIPT),
         ("--epochs", "60", "--step-seconds", "0.02"),
         peers=4,

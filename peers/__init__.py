@@ -10,9 +10,34 @@ with peers.join() as peer:
         loss = torch.nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad(); loss.backward(); optimizer.step()
     peer.consensus()
+
+The names of this package are imported when they are first used. So the launcher, which reads the settings of
+`peers.setup` and the columns of `peers.reporting.status`, does not wait for torch.
 """
 
-from peers.joining import join
-from peers.peer import Evaluation, Peer, PeerError
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from peers.joining import join
+    from peers.peer import Evaluation, Peer, PeerError
 
 __all__ = ["Evaluation", "Peer", "PeerError", "join"]
+
+#: The module that defines each name.
+_HOMES = {"Evaluation": "peers.peer", "Peer": "peers.peer", "PeerError": "peers.peer", "join": "peers.joining"}
+
+if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of the package's
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name and keep it, so that this is called once for each."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
+
+    def __dir__() -> list[str]:
+        """List the public names too, imported or not."""
+        return sorted({*globals(), *__all__})

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from gossip import policies
 from gossip.errors import SettingsError
 from gossip.keys import KeyPair
 from gossip.shares import check_share
@@ -132,6 +131,8 @@ class Setup:
 
     def settled(self) -> Setup:
         """Return the setup with what depends on the rest of it, once all of it is known."""
+        from gossip import policies  # here, for it imports networkx, and the launcher reads this module at each start
+
         return replace(self, topology=self.topology or policies.parse(self.algorithm).default_topology)
 
 

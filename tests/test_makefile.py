@@ -80,7 +80,7 @@ def test_an_error_is_shown_in_full_and_the_next_call_tries_again(clone: Path) ->
 
 def test_make_bench_runs_what_the_guide_and_the_help_say() -> None:
     help_line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("bench:"))
-    names = "planning, codecs, simulator, engine"
+    names = "planning, command_line, codecs, simulator, engine"
     assert ", ".join(SHORT) == names
     assert help_line.endswith(f": {names}")
     assert f"with their bars: {names} |" in (ROOT / "docs" / "guide" / "install.md").read_text()

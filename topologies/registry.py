@@ -21,8 +21,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from topologies.errors import BadParameter, TopologyError, UnknownTopology
+from topologies.naming import Catalog
 from topologies.schedule import Plan, Schedule
-from topologies.spec import Parameter, convert, parameters_of, split, suggest
+from topologies.spec import Parameter, convert, parameters_of, split
 
 __all__ = ["Parameter", "Topology", "describe", "get", "names", "parse", "register"]
 
@@ -76,16 +77,13 @@ def register(name: str, *, directed: bool, sizes: str = "any", paper: str = "") 
 def names() -> list[str]:
     """Return the names of all topologies, sorted."""
     _load_entry_points()
-    return sorted(_REGISTRY)
+    return _REGISTRY.names()
 
 
 def describe(name: str) -> Topology:
     """Return what is registered under ``name``; an unknown name gets an error with the closest ones."""
     _load_entry_points()
-    try:
-        return _REGISTRY[name]
-    except KeyError:
-        raise UnknownTopology(suggest("topology", name, _REGISTRY)) from None
+    return _REGISTRY[name]
 
 
 def get(name: str, n: int, *, seed: int = 0, **parameters: Any) -> Schedule:
@@ -143,5 +141,5 @@ def _load_entry_points() -> None:
     _entry_points_loaded = True
 
 
-_REGISTRY: dict[str, Topology] = {}
+_REGISTRY: Catalog[Topology] = Catalog("topology", UnknownTopology)
 _entry_points_loaded = False

@@ -6,8 +6,6 @@ set, and what it keeps them as. docs/reference/codecs.md has the formats byte by
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
 from typing import Any
 
 from gossip.codecs.adacomp import AdaComp
@@ -22,8 +20,7 @@ from gossip.codecs.sign import Sign
 from gossip.codecs.terngrad import TernGrad
 from gossip.codecs.topk import TopK
 from gossip.errors import SettingsError
-from topologies.errors import BadParameter
-from topologies.spec import Parameter, convert, parameters_of, split, suggest
+from topologies.naming import ClassCatalog
 
 __all__ = [
     "BF16",
@@ -49,46 +46,32 @@ __all__ = [
     "summary",
 ]
 
-_CODECS: dict[str, type[Codec]] = {
-    codec.name: codec for codec in (Plain, BF16, FP16, Int8, Int4, Sign, TernGrad, QSGD, TopK, AdaComp)
-}
+_CODECS: ClassCatalog[Codec] = ClassCatalog(
+    "codec", SettingsError, (Plain, BF16, FP16, Int8, Int4, Sign, TernGrad, QSGD, TopK, AdaComp)
+)
 
 
 def names() -> list[str]:
     """Return the names of all codecs, sorted."""
-    return sorted(_CODECS)
+    return _CODECS.names()
 
 
 def summary(name: str) -> str:
     """Return a codec in one line."""
-    return (inspect.getdoc(_CODECS[name]) or "").split("\n", 1)[0]
+    return _CODECS.summary(name)
 
 
 def get(name: str, **parameters: Any) -> Codec:
     """Return the codec ``name`` with its parameters."""
-    codec = _CODECS.get(name)
-    if codec is None:
-        raise SettingsError(suggest("codec", name, _CODECS))
-    try:
-        return codec(**convert(name, _parameters(codec), parameters))
-    except BadParameter as error:
-        raise SettingsError(str(error)) from None
+    return _CODECS.make(name, **parameters)
 
 
 def parse(text: str) -> Codec:
     """Return the codec that the command line calls ``NAME[:key=value,...]``."""
-    try:
-        name, parameters = split(text)
-    except BadParameter as error:
-        raise SettingsError(str(error)) from None
-    return get(name, **parameters)
+    return _CODECS.parse(text)
 
 
 def spell(codec: Codec) -> str:
     """Return the text that `parse` makes this codec of, with all parameters: equal texts, equal payloads."""
-    given = ",".join(f"{key}={getattr(codec, key)}" for key in _parameters(type(codec)))
+    given = ",".join(f"{key}={getattr(codec, key)}" for key in _CODECS.parameters(codec.name))
     return f"{codec.name}:{given}" if given else codec.name
-
-
-def _parameters(codec: type[Codec]) -> Mapping[str, Parameter]:
-    return {} if codec.__init__ is object.__init__ else parameters_of(codec.name, codec.__init__)

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, fields
 
 from gossip.errors import SettingsError
-from topologies.spec import suggest
+from topologies.naming import Catalog
 
 __all__ = ["MembershipSettings", "membership_preset"]
 
@@ -84,24 +84,26 @@ class MembershipSettings:
         return self.sync_interval * (1 + max(0.0, math.log2(max(1, n) / 32)))
 
 
-_PRESETS = {
-    # Peers of one machine share its cores, so what takes long is no round trip but a process that waits for a core:
-    # no shorter intervals than between machines, only shorter timeouts.
-    "loopback": MembershipSettings(timeout_floor=0.1, sync_interval=15.0, revisit_interval=5.0),
-    "lan": MembershipSettings(),
-    "wan": MembershipSettings(
-        interval=5.0,
-        timeout_floor=0.5,
-        timeout_ceiling=1.6,
-        spread_interval=0.5,
-        sync_interval=60.0,
-        revisit_interval=30.0,
-    ),
-}
+_PRESETS: Catalog[MembershipSettings] = Catalog(
+    "preset",
+    SettingsError,
+    {
+        # Peers of one machine share its cores, so what takes long is no round trip but a process that waits for a core:
+        # no shorter intervals than between machines, only shorter timeouts.
+        "loopback": MembershipSettings(timeout_floor=0.1, sync_interval=15.0, revisit_interval=5.0),
+        "lan": MembershipSettings(),
+        "wan": MembershipSettings(
+            interval=5.0,
+            timeout_floor=0.5,
+            timeout_ceiling=1.6,
+            spread_interval=0.5,
+            sync_interval=60.0,
+            revisit_interval=30.0,
+        ),
+    },
+)
 
 
 def membership_preset(name: str) -> MembershipSettings:
     """Return the settings for a kind of network: loopback, lan or wan."""
-    if name not in _PRESETS:
-        raise SettingsError(suggest("preset", name, _PRESETS))
     return _PRESETS[name]

@@ -6,8 +6,6 @@ may set.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
 from typing import Any
 
 from gossip.errors import SettingsError
@@ -26,8 +24,7 @@ from gossip.policies.policy import Policy
 from gossip.policies.sgp import SGP
 from gossip.policies.slowmo import SlowMo
 from gossip.policies.ssd import SSD
-from topologies.errors import BadParameter
-from topologies.spec import Parameter, convert, parameters_of, split, suggest
+from topologies.naming import ClassCatalog
 
 __all__ = [
     "ADPSGD",
@@ -51,9 +48,10 @@ __all__ = [
     "summary",
 ]
 
-_ALGORITHMS: dict[str, type[Policy]] = {
-    policy.name: policy
-    for policy in (
+_ALGORITHMS: ClassCatalog[Policy] = ClassCatalog(
+    "algorithm",
+    SettingsError,
+    (
         SGP,
         OSGP,
         ADPSGD,
@@ -68,45 +66,25 @@ _ALGORITHMS: dict[str, type[Policy]] = {
         SSD,
         AllReduce,
         ParameterServerPolicy,
-    )
-}
+    ),
+)
 
 
 def names() -> list[str]:
     """Return the names of all algorithms, sorted."""
-    return sorted(_ALGORITHMS)
+    return _ALGORITHMS.names()
 
 
 def summary(name: str) -> str:
     """Return an algorithm in one line."""
-    return (inspect.getdoc(_ALGORITHMS[name]) or "").split("\n", 1)[0]
+    return _ALGORITHMS.summary(name)
 
 
 def get(name: str, **parameters: Any) -> Policy:
     """Return the algorithm ``name`` with its parameters."""
-    policy = _ALGORITHMS.get(name)
-    if policy is None:
-        raise SettingsError(suggest("algorithm", name, _ALGORITHMS))
-    known = _parameters(name)
-    try:
-        return policy(**convert(name, known, parameters))
-    except BadParameter as error:
-        others = [one for one in names() if "momentum" in _parameters(one)]
-        unknown = next((key for key in parameters if key not in known), "")
-        hint = f"; algorithms that have it: {', '.join(others)}" if unknown == "momentum" else ""
-        raise SettingsError(f"{error}{hint}") from None
-
-
-def _parameters(name: str) -> Mapping[str, Parameter]:
-    """Return what users may set of an algorithm."""
-    build = _ALGORITHMS[name].__init__
-    return {} if build is object.__init__ else parameters_of(name, build)
+    return _ALGORITHMS.make(name, **parameters)
 
 
 def parse(text: str) -> Policy:
     """Return the algorithm that the command line calls ``NAME[:key=value,...]``."""
-    try:
-        name, parameters = split(text)
-    except BadParameter as error:
-        raise SettingsError(str(error)) from None
-    return get(name, **parameters)
+    return _ALGORITHMS.parse(text)

@@ -10,7 +10,7 @@ from typing import Any
 from gossip.errors import SettingsError
 from launch.errors import CommandError
 
-__all__ = ["AVERAGING", "COLLECTIVE", "check_plot", "fault", "integer", "port", "positive", "seconds"]
+__all__ = ["AVERAGING", "COLLECTIVE", "check_plot", "fault_reader", "integer", "port", "positive", "seconds"]
 
 _KINDS = (".svg", ".png")
 #: The algorithms of `gossip.policies`, which is too slow to import at each start: those that move mass, and the others.
@@ -69,7 +69,7 @@ def seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"a time such as 2.5s or 300ms, not {text!r}")
 
 
-def fault(kind: str) -> Callable[[str], Any]:
+def fault_reader(kind: str) -> Callable[[str], Any]:
     """Return the reader of one kind of fault, ``parse_KIND`` of `gossip.faults`."""
 
     def read(text: str) -> Any:

@@ -1,99 +1,191 @@
-"""The options of a launch: the command line over a TOML file over the defaults."""
+"""The options of `gossip launch` and `gossip join`. A new one is a field here, and the code that uses it.
+
+An option with ``setup`` goes to every peer, as that field of `peers.setup.Setup`; the others are the launcher's own.
+"""
 
 from __future__ import annotations
 
-import argparse
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-from launch.errors import CommandError
-from launch.swarm.toml import read_toml
+from launch.commands.arguments import AVERAGING, COLLECTIVE, fault_reader, integer, port, positive, seconds
+from launch.commands.option_table import OptionTable, option
+from peers.setup import Setup
 
-__all__ = ["Options", "gathered"]
+__all__ = ["JoinOptions", "LaunchOptions", "SharedOptions"]
+
+_WHO, _HOW = "who", "how they gossip"
+_PROGRAM, _RUN = "the program", "the run"
+_FAULTS = "injected, to see what it survives (each may be given several times)"
 
 
 @dataclass(frozen=True)
-class Options:
+class SharedOptions(OptionTable):
+    """What both commands have."""
+
+    script: str = option("", "train.py, a module with -m, or any program", positional=True)
+    arguments: tuple[str, ...] = option((), "the script's own arguments", positional=True)
+    module: bool = option(False, "SCRIPT is the name of a module", group=_PROGRAM, short="-m")
+    device: str = option(
+        Setup.device,
+        "cpu, cuda or cuda:K (default: the local rank's GPU, else the CPU)",
+        group=_PROGRAM,
+        metavar="D",
+        setup="device",
+    )
+    run_dir: str = option("", "metrics, logs and checkpoints (default: runs/DATE-TIME)", group=_RUN, metavar="DIR")
+    checkpoint_every: int = option(
+        Setup.checkpoint_every,
+        "save every K steps (default: never)",
+        group=_RUN,
+        read=integer,
+        metavar="K",
+        setup="checkpoint_every",
+        least=0,
+    )
+    restart: int = option(
+        0, "restart a peer that dies, up to N times (default: 0)", group=_RUN, read=integer, metavar="N", least=0
+    )
+    start_timeout: float = option(
+        Setup.start_timeout,
+        "how long a peer waits for the others at the start (default: 60s)",
+        group=_RUN,
+        read=seconds,
+        metavar="T",
+        setup="start_timeout",
+        above=0,
+    )
+    stop_timeout: float = option(
+        10.0,
+        "how long a peer has for ending after Ctrl-C (default: 10s)",
+        group=_RUN,
+        read=seconds,
+        metavar="T",
+        setup="stop_within",
+        least=0,
+    )
+    quiet: bool = option(False, "leave out the peers' own output", group=_RUN)
+
+
+@dataclass(frozen=True)
+class LaunchOptions(SharedOptions):
     """All that can be said about a launch. The defaults are good for any number of peers on one machine."""
 
-    script: str
-    arguments: tuple[str, ...] = ()
-    module: bool = False
-    peers: int = 0
-    hostfile: str = ""
-    include: str = ""
-    exclude: str = ""
-    device: str = "auto"
-    insecure: bool = False
+    GROUPS: ClassVar[tuple[str, ...]] = (_WHO, _HOW, _PROGRAM, _RUN, _FAULTS)
+
+    #: 0: one, or those of the hostfile.
+    peers: int = option(
+        0,
+        "peers on this machine (default: 1 without a hostfile)",
+        group=_WHO,
+        short="-n",
+        read=positive,
+        metavar="N",
+        least=0,
+    )
+    hostfile: str = option("", "lines 'host slots=N'; peers are started there over ssh", group=_WHO, metavar="FILE")
+    include: str = option("", "only these of the hostfile, as in a,b or a:0,2 (slots)", group=_WHO, metavar="HOSTS")
+    exclude: str = option("", "all but these of the hostfile", group=_WHO, metavar="HOSTS")
+    insecure: bool = option(False, "no encryption between machines", group=_WHO)
+
     #: Empty: what suits the algorithm.
-    topology: str = ""
-    algorithm: str = "osgp"
-    preset: str = ""
-    share: float = 1.0
-    compress: str = "none"
-    seed: int = 0
-    run_dir: str = ""
-    checkpoint_every: int = 0
-    tensorboard: bool = False
+    topology: str = option(
+        Setup.topology,
+        "see 'gossip topologies' (default: what suits the algorithm)",
+        group=_HOW,
+        metavar="NAME[:k=v]",
+        setup="topology",
+    )
+    algorithm: str = option(
+        Setup.algorithm,
+        f"{', '.join((*AVERAGING, *COLLECTIVE))} (default: {Setup.algorithm})",
+        group=_HOW,
+        metavar="NAME[:k=v]",
+        setup="algorithm",
+    )
+    preset: str = option(
+        Setup.preset,
+        "loopback, lan or wan (default: by where the peers are)",
+        group=_HOW,
+        metavar="NAME",
+        setup="preset",
+    )
+    share: float = option(
+        Setup.share,
+        "shards pushed per step, as in 25%% (default: all)",
+        group=_HOW,
+        read=fault_reader("share"),
+        metavar="P",
+        setup="share",
+    )
+    compress: str = option(
+        Setup.compress,
+        "none, bf16, fp16, int8, int4, or auto: by the link; topk-pair in pairs; any codec with allreduce, choco",
+        group=_HOW,
+        metavar="NAME",
+        setup="compress",
+    )
+    seed: int = option(
+        Setup.seed,
+        "of random topologies, data order and faults (default: 0)",
+        group=_HOW,
+        read=integer,
+        metavar="S",
+        setup="seed",
+    )
+
+    config: str = option("", "a TOML file with any of these options", group=_RUN, metavar="FILE", in_file=False)
+    tensorboard: bool = option(
+        Setup.tensorboard, "write each step's figures for TensorBoard too", group=_RUN, setup="tensorboard"
+    )
     #: -1: none.
-    metrics_port: int = -1
-    metrics_bind: str = "127.0.0.1"
-    resume: bool = False
-    restart: int = 0
-    start_timeout: float = 60.0
-    stop_timeout: float = 10.0
-    quiet: bool = False
-    straggler: tuple[str, ...] = ()
-    fault: tuple[str, ...] = ()
+    metrics_port: int = option(
+        Setup.metrics_port,
+        "figures for Prometheus at P + local rank, 0 for any free port",
+        group=_RUN,
+        read=port,
+        metavar="P",
+        setup="metrics_port",
+    )
+    metrics_bind: str = option(
+        Setup.metrics_bind,
+        "the address where they are served (default: 127.0.0.1)",
+        group=_RUN,
+        metavar="HOST",
+        setup="metrics_bind",
+    )
+    resume: bool = option(Setup.resume, "go on from the checkpoints in --run-dir", group=_RUN, setup="resume")
+    dry_run: bool = option(False, "check everything, print the plan, and start nothing", group=_RUN, in_file=False)
 
-    def __post_init__(self) -> None:
-        for name in ("peers", "restart", "checkpoint_every", "stop_timeout"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise CommandError(f"{name.replace('_', '-')} is 0 or more, not {getattr(self, name)}")
-        if not 0 < self.start_timeout < math.inf:
-            raise CommandError(f"start-timeout is above 0 seconds, not {self.start_timeout}")
+    straggler: tuple[str, ...] = option(
+        Setup.stragglers,
+        "2=4x, 2=4x@100-200, 2=+50ms, random=10%%:2x-5x",
+        group=_FAULTS,
+        metavar="S",
+        setup="stragglers",
+    )
+    fault: tuple[str, ...] = option(
+        Setup.faults,
+        "kill:1@300, restart:1@400, pause:1@100+10s, cut:'0-3|4-7@200+30s', drop:5%%, delay:20ms-80ms, "
+        "duplicate:1%%, corrupt:0.1%%",
+        group=_FAULTS,
+        metavar="F",
+        setup="faults",
+    )
 
 
-def gathered(args: argparse.Namespace) -> Options:
-    """Return the options: those of the command line win over those of ``--config``."""
-    told: dict[str, Any] = {}
-    if args.config is not None:
-        told |= _from_file(args.config)
-    for one in fields(Options):
-        value = getattr(args, one.name, None)
-        if value is not None and value != []:
-            told[one.name] = str(value) if isinstance(value, Path) else value
-    if "script" not in told:
-        raise CommandError("which script? Say it behind the options, or as script in a --config file")
-    for name in ("arguments", "straggler", "fault"):
-        told[name] = tuple(told.get(name, ()))
-    return Options(**told)
+@dataclass(frozen=True)
+class JoinOptions(SharedOptions):
+    """All that can be said about one more peer of a swarm that runs."""
 
+    GROUPS: ClassVar[tuple[str, ...]] = (_PROGRAM, _RUN)
 
-def _from_file(path: Path) -> dict[str, Any]:
-    kinds = {one.name: type(one.default) for one in fields(Options)} | {"script": str}
-    found: Mapping[str, Any] = read_toml(path)
-    told = {}
-    for key, value in found.items():
-        name = key.replace("-", "_")
-        if name not in kinds:
-            raise CommandError(f"{path}: there is no option {key!r}; there are: {', '.join(sorted(kinds))}")
-        kind = kinds[name]
-        if kind is tuple:
-            value = [value] if isinstance(value, str) else value
-            fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        else:
-            fits = isinstance(value, int if kind is int else (int, float) if kind is float else kind)
-            fits = fits and (kind is bool) == isinstance(value, bool)
-        if not fits:
-            wanted = (
-                "a list of texts"
-                if kind is tuple
-                else {"str": "a text", "bool": "true or false"}.get(kind.__name__, "a number")
-            )
-            raise CommandError(f"{path}: {key} is {wanted}, not {value!r}")
-        told[name] = value
-    return told
+    run_dir: str = option(
+        "", "metrics, logs and checkpoints (default: WHERE, or runs/DATE-TIME)", group=_RUN, metavar="DIR"
+    )
+    where: str = option("", "host:port of any peer, or the directory of the run", positional=True)
+    key: str = option("", "the run's join.json (default: the one in the run's directory)", metavar="FILE")
+    rank: int | None = option(
+        None, "its rank (default: that of one that left, else a new one)", read=integer, metavar="R"
+    )
+    bind: str = option("", "where it listens (default: the address from which WHERE is reached)", metavar="HOST")

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.commands.arguments import AVERAGING, check_plot, fault, integer, positive, seconds
+from launch.commands.arguments import AVERAGING, check_plot, fault_reader, integer, positive, seconds
 
 if TYPE_CHECKING:
     from gossip.settings import Settings
@@ -52,7 +52,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--shards", type=positive, default=1, metavar="K", help="shards that they form (default: 1)")
     add(
         "--share",
-        type=fault("share"),
+        type=fault_reader("share"),
         default=1.0,
         metavar="P",
         help="shards pushed per step, as in 25%% (default: all)",
@@ -68,12 +68,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_network(group: argparse._ArgumentGroup) -> None:
-    add, share = group.add_argument, fault("share")
+    add, share = group.add_argument, fault_reader("share")
     add("--step-time", type=seconds, default=0.1, metavar="T", help="what a step takes (default: 100ms)")
     add("--loss", type=share, default=0.0, metavar="P", help="messages lost, as in 10%%")
     add("--duplicate", type=share, default=0.0, metavar="P", help="messages that arrive twice")
     add("--corrupt", type=share, default=0.0, metavar="P", help="messages with a flipped bit")
-    add("--delay", type=fault("delay"), default=(0.001, 0.002), metavar="T[-T]", help="as in 5ms-50ms")
+    add("--delay", type=fault_reader("delay"), default=(0.001, 0.002), metavar="T[-T]", help="as in 5ms-50ms")
     add(
         "--bandwidth",
         type=_megabits,
@@ -98,14 +98,19 @@ def _add_faults(group: argparse._ArgumentGroup) -> None:
     def add(name: str, parse: object, metavar: str, help: str) -> None:  # noqa: A002
         group.add_argument(name, type=parse, action="append", default=[], metavar=metavar, help=help)  # type: ignore[arg-type]
 
-    incident = fault("incident")
-    add("--straggler", fault("straggler"), "SPEC", "2=4x, 2=4x@20-50, 2=+50ms or random=10%%:2x-5x (each by chance)")
+    incident = fault_reader("incident")
+    add(
+        "--straggler",
+        fault_reader("straggler"),
+        "SPEC",
+        "2=4x, 2=4x@20-50, 2=+50ms or random=10%%:2x-5x (each by chance)",
+    )
     add("--kill", incident, "RANK@WHEN", "a peer dies")
     add("--restart", incident, "RANK@WHEN", "a peer that was killed comes back")
     add("--join", incident, "RANK@WHEN", "a new peer joins")
     add("--leave", incident, "RANK@WHEN", "a peer leaves, and hands its mass over")
-    add("--pause", fault("pause"), "RANK@WHEN+SPAN", "a peer stands still for a while")
-    add("--cut", fault("cut"), "A|B@WHEN+SPAN", "nothing passes between two groups, as in 0-3|4-7@20+50")
+    add("--pause", fault_reader("pause"), "RANK@WHEN+SPAN", "a peer stands still for a while")
+    add("--cut", fault_reader("cut"), "A|B@WHEN+SPAN", "nothing passes between two groups, as in 0-3|4-7@20+50")
 
 
 def run(args: argparse.Namespace) -> int:

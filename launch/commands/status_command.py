@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from launch.commands.watch_command import add_where
+from launch.commands.watch_command import add_where, legend
 from launch.errors import CommandError
 
 __all__ = ["add_parser", "run"]
@@ -13,6 +13,8 @@ _EPILOG = """\
 examples:
   gossip status runs/20260101-120000
   gossip status 10.0.0.5:41234 --key watch.json --json
+
+{fields}
 
 exit codes: 0 all members are well, or have left; 1 somebody is suspect or dead; 2 a mistake in the command;
 3 nobody answers.
@@ -25,12 +27,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "status",
         help="how a swarm does, once; as JSON for scripts",
         description="Show who is in a swarm and how each one does.",
-        epilog=_EPILOG,
+        epilog=_EPILOG.format(fields=legend(fields=True)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add_where(parser)
-    parser.add_argument("--json", action="store_true", help="as JSON; docs/reference/records.md explains the fields")
+    parser.add_argument("--json", action="store_true", help="as JSON; the fields are listed below")
     parser.set_defaults(run=run)
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from launch.commands.arguments import seconds
 from launch.errors import CommandError
+from peers.reporting.columns import COLUMNS
 
-__all__ = ["add_parser", "add_where", "run"]
+__all__ = ["add_parser", "add_where", "legend", "run"]
 
 _EPILOG = """\
 examples:
@@ -18,8 +19,21 @@ examples:
 
 Looking changes nothing: watch.json is good for that alone. If the peer that is asked goes away, another one is.
 
+{columns}
+
 exit codes: 2 a mistake in the command; 3 nobody answers, or nobody any more; 130 Ctrl-C.
 """
+
+
+def legend(*, fields: bool = False) -> str:
+    """Return what each column of the table says, by its title; or each field of the JSON, by its name."""
+    if fields:
+        told = {column.name: column.meaning for column in COLUMNS if column.in_json}
+    else:
+        told = {column.title: column.meaning for column in COLUMNS if column.title and column.in_json}
+    width = max(map(len, told))
+    lines = [f"  {name:{width}}  {meaning}" for name, meaning in told.items()]
+    return "\n".join([f"{'fields of a member in the JSON' if fields else 'columns'}:", *lines])
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "watch",
         help="a live table of a swarm, from any of its peers",
         description="Show who is in a swarm and how each one does, again and again, until Ctrl-C.",
-        epilog=_EPILOG,
+        epilog=_EPILOG.format(columns=legend()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from gossip.version import __version__
-from launch.commands.options import Options
+from launch.commands.options import LaunchOptions
 from launch.report.axes import duration, short
 from launch.report.charts import charts
 from launch.report.lanes import lanes, skipped
@@ -140,7 +140,7 @@ def _launched(config: Mapping[str, Any]) -> str:
 
 def _command(config: Mapping[str, Any]) -> str:
     """Return the command line that says the same as a config."""
-    usual = {one.name: one.default for one in fields(Options)}
+    usual = {one.name: one.default for one in fields(LaunchOptions)}
     words = ["gossip", "launch"]
     for name, value in config.items():
         value = tuple(value) if isinstance(value, list) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from gossip.collective.making import check_settings
 from gossip.exchange.coding import check_codec
 from gossip.faults import Faults, parse_faults, parse_stragglers
 from gossip.shares import check_share
-from launch.commands.options import Options
+from launch.commands.options import LaunchOptions
 from launch.errors import CommandError
 from launch.swarm.controller import INTERRUPTED, Controller
 from launch.swarm.host import Emit, Host, LocalHost
@@ -27,16 +27,17 @@ from launch.swarm.run_place import used
 from launch.swarm.toml import to_toml
 from launch.terminal import output, warn
 from launch.watch.display import Display
+from peers.reporting.tensorboard import check_tensorboard
 
 __all__ = ["launch", "planned"]
 
 
-def launch(options: Options, *, dry_run: bool = False) -> int:
+def launch(options: LaunchOptions) -> int:
     """Check, start and watch; return the exit code."""
     plan, faults = planned(options)
     warn(plan.warning)
     console = output()
-    if dry_run:
+    if options.dry_run:
         for line in plan.lines():
             console.print(line, soft_wrap=True)
         return 0
@@ -56,7 +57,7 @@ def launch(options: Options, *, dry_run: bool = False) -> int:
     return code
 
 
-def planned(options: Options) -> tuple[Plan, Faults]:
+def planned(options: LaunchOptions) -> tuple[Plan, Faults]:
     """Return the plan for the options, or raise an error that says what to change."""
     seats = _seats(_hosts_of(options))
     n = len(seats)
@@ -71,32 +72,14 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     faults = parse_faults(options.fault, n, seed=options.seed)
     parse_stragglers(options.straggler, n)
     if options.tensorboard and any(seat.host.is_local for seat in seats):
-        from peers.reporting.tensorboard import check_tensorboard  # here, for it imports torch
-
         check_tensorboard()
     if options.metrics_port >= 0:
         check_ports(options.metrics_bind, options.metrics_port, seats)
     run_dir = _run_dir(options, all_here=all(seat.host.is_local for seat in seats))
     check_program(options.script, options.module, here=any(seat.host.is_local for seat in seats))
-    common: dict[str, Any] = {
-        "run": run_dir.name[:64],
-        "topology": topology,
-        "algorithm": options.algorithm,
-        "preset": options.preset,
-        "seed": options.seed,
-        "device": options.device,
-        "share": options.share,
-        "compress": options.compress,
-        "checkpoint_every": options.checkpoint_every,
-        "tensorboard": options.tensorboard,
-        "resume": options.resume,
-        "start_timeout": options.start_timeout,
-        "stop_within": options.stop_timeout,
-        "stragglers": list(options.straggler),
-        "faults": list(options.fault),
-    }
-    if options.metrics_port >= 0:
-        common |= {"metrics_port": options.metrics_port, "metrics_bind": options.metrics_bind}
+    common: dict[str, Any] = {"run": run_dir.name[:64], **options.told(), "topology": topology}
+    if options.metrics_port < 0:
+        del common["metrics_port"], common["metrics_bind"]
     plan = Plan(
         program(options.script, options.arguments, options.module),
         seats,
@@ -110,7 +93,7 @@ def planned(options: Options) -> tuple[Plan, Faults]:
     return plan, faults
 
 
-def _run_dir(options: Options, *, all_here: bool) -> Path:
+def _run_dir(options: LaunchOptions, *, all_here: bool) -> Path:
     """Return where the run goes: a place of its own, or that of the run which is to go on."""
     if not options.run_dir:
         if options.resume:
@@ -132,7 +115,7 @@ def _unused(name: str) -> Path:
     return next(path for path in numbered if not used(path))
 
 
-def _hosts_of(options: Options) -> list[HostLine]:
+def _hosts_of(options: LaunchOptions) -> list[HostLine]:
     if not options.hostfile:
         if options.include or options.exclude:
             raise CommandError("--include and --exclude choose from a --hostfile")
@@ -160,13 +143,13 @@ def _hosts(plan: Plan, emit: Emit) -> Mapping[int, Host]:
     return {seat.rank: hosts[seat.host] for seat in plan.seats}
 
 
-def _write_config(plan: Plan, options: Options) -> None:
+def _write_config(plan: Plan, options: LaunchOptions) -> None:
     # Without its place: that is where the file is, and a launch that takes the file again is another run.
     options = replace(options, run_dir="", resume=False)
     try:
         plan.run_dir.mkdir(parents=True, exist_ok=True)
         (plan.run_dir / "config.toml").write_text(
-            to_toml(asdict(options), "how this run was launched; gossip launch --config takes it again"), "utf-8"
+            to_toml(options.for_file(), "how this run was launched; gossip launch --config takes it again"), "utf-8"
         )
     except OSError as error:
         raise CommandError(f"cannot write to the run directory {plan.run_dir}: {error.strerror or error}") from error

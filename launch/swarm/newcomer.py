@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from gossip.membership.table import MEMBERS_LIMIT
 from gossip.net.routes import route_to
 from gossip.net.transport import new_keys
 from gossip.version import __version__
+from launch.commands.options import JoinOptions
 from launch.errors import CommandError
 from launch.swarm.controller import Controller
 from launch.swarm.host import LocalHost
@@ -27,32 +27,32 @@ from launch.watch.lookout import Lookout
 __all__ = ["join"]
 
 
-def join(args: argparse.Namespace) -> int:
+def join(options: JoinOptions) -> int:
     """Start one more peer and watch it; return the exit code."""
-    check_program(args.script, args.module, here=True)
-    invitation = found(args.where, JOIN, args.key)
+    check_program(options.script, options.module, here=True)
+    invitation = found(options.where, JOIN, Path(options.key) if options.key else None)
     with Lookout(invitation) as lookout:
         picture = lookout.look()
         place = lookout.place
     if picture.get("version") != __version__:
         raise CommandError(f"the swarm runs gossip {picture.get('version')}, and this is {__version__}")
-    plan = _plan(args, picture, invitation, place)
+    plan = _plan(options, picture, invitation, place)
     console = output()
     rank = plan.seats[0].rank
     console.print(f"gossip: joins {plan.common['run']} as rank {rank}, through {place}", soft_wrap=True)
-    display = Display(console, [rank], quiet=args.quiet)
+    display = Display(console, [rank], quiet=options.quiet)
     with interruptible():
         controller = Controller(plan, lambda emit: {rank: LocalHost(emit)}, Faults(), display)
         with display:
             return controller.run()
 
 
-def _plan(args: argparse.Namespace, picture: dict[str, Any], invitation: Invitation, place: str) -> Plan:
+def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation, place: str) -> Plan:
     setup, members = picture["setup"], picture["members"]
     taken = {member["rank"]: member for member in members}
     # The dead may have been cut off and come back; who left does not.
     left = [member["rank"] for member in members if member["membership"] == "left"]
-    rank = args.rank if args.rank is not None else min(left, default=max(taken) + 1)
+    rank = options.rank if options.rank is not None else min(left, default=max(taken) + 1)
     living = [member for member in members if member["membership"] not in ("dead", "left")]
     if not 0 <= rank < MEMBERS_LIMIT:
         raise CommandError(f"--rank {rank}: ranks are 0 to {MEMBERS_LIMIT - 1}")
@@ -62,15 +62,12 @@ def _plan(args: argparse.Namespace, picture: dict[str, Any], invitation: Invitat
         raise CommandError(f"rank {rank} is taken: {taken[rank]['endpoint']} has it; leave --rank out for a free one")
     # The one that answered first: it is known to be there. Then the others, should it die meanwhile.
     contacts = sorted(living, key=lambda member: member["endpoint"] != place)
-    host = args.bind or route_to(Endpoint.parse(place).host)
+    host = options.bind or route_to(Endpoint.parse(place).host)
     # As the others do; how many they were at the start is the plan's to say.
     common: dict[str, Any] = {name: value for name, value in setup.items() if name != "world_size"}
     common |= {
         "incarnation": 1,
-        "device": args.device,
-        "checkpoint_every": args.checkpoint_every,
-        "start_timeout": args.start_timeout,
-        "stop_within": args.stop_timeout,
+        **options.told(),
         "bind": str(Endpoint(host, 0)),
         "contacts": [member["endpoint"] for member in contacts],
     }
@@ -82,21 +79,21 @@ def _plan(args: argparse.Namespace, picture: dict[str, Any], invitation: Invitat
             "keys": [own.public.decode(), own.secret.decode()],
         }
     return Plan(
-        program(args.script, args.arguments, args.module),
+        program(options.script, options.arguments, options.module),
         (Seat(rank, 0, LOCAL),),
         common,
-        _run_dir(args, rank, known=rank in taken).absolute(),
-        restarts=args.restart,
+        _run_dir(options, rank, known=rank in taken).absolute(),
+        restarts=options.restart,
         swarm=setup["world_size"],
         insecure=setup["insecure"],
     )
 
 
-def _run_dir(args: argparse.Namespace, rank: int, *, known: bool) -> Path:
-    if args.run_dir is not None:
-        run_dir: Path = args.run_dir
-    elif Path(args.where).is_dir():
-        run_dir = Path(args.where)
+def _run_dir(options: JoinOptions, rank: int, *, known: bool) -> Path:
+    if options.run_dir:
+        run_dir = Path(options.run_dir)
+    elif Path(options.where).is_dir():
+        run_dir = Path(options.where)
     else:
         return Path(time.strftime(f"runs/%Y%m%d-%H%M%S-joined-{rank}"))
     # One that takes the place of a dead one, or of one that left, goes on in its records: they have its life in them.

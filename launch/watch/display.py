@@ -15,31 +15,21 @@ from rich.text import Text
 
 from launch.watch.peer_table import peer_table
 from launch.watch.picture import behind
+from peers.reporting.columns import RATES, TOLD
 
 __all__ = ["Display"]
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 #: The exit codes of those who ended when asked to: as a peer does it, and as any other program.
 _STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
-_COLUMNS = ("rank", "host", "state", "step", "loss", "samples/s", "lag", "peers", "MB/s", "weight", "apart", "sends")
-#: Seconds over which rates are taken.
-_WINDOW = 3.0
 
 
 @dataclass
 class _Row:
     host: str = ""
     state: str = "starting"
+    #: What the peer reported last, by column.
     status: dict[str, Any] = field(default_factory=dict)
-    #: (when, samples, bytes) of recent reports.
-    recent: list[tuple[float, int, int]] = field(default_factory=list)
-
-    def rates(self) -> tuple[float, float] | None:
-        """Return samples and bytes per second."""
-        if len(self.recent) < 2 or self.recent[-1][0] <= self.recent[0][0]:
-            return None
-        (began, samples, sent), (now, samples_now, sent_now) = self.recent[0], self.recent[-1]
-        return (samples_now - samples) / (now - began), (sent_now - sent) / (now - began)
 
 
 class Display:
@@ -98,12 +88,9 @@ class Display:
 
     def status(self, rank: int, status: dict[str, Any]) -> None:
         """Take in a peer's report."""
-        row, now = self._rows[rank], self._clock()
+        row = self._rows[rank]
         row.status.update(status)
         row.state = str(status.get("state", row.state))
-        row.recent.append((now, int(status.get("samples", 0)), int(status.get("bytes_sent", 0))))
-        while len(row.recent) > 2 and now - row.recent[0][0] > _WINDOW:
-            row.recent.pop(0)
         self.refresh()
 
     def ended(self, rank: int, code: int, *, asked: bool = False) -> None:
@@ -111,7 +98,7 @@ class Display:
         row = self._rows[rank]
         stopped = asked and code in _STOPPED
         row.state = "finished" if code == 0 else "stopped" if stopped else how(code)
-        row.recent = []
+        row.status.update(dict.fromkeys(RATES.values()))
         if code != 0 and not stopped:
             self.event(f"rank {rank} {how(code)}")
         self.refresh(force=True)
@@ -141,26 +128,17 @@ class Display:
     def table(self) -> Table:
         """Return the table of all peers."""
         lags = behind([row.status.get("step") for row in self._rows.values()])
-        rows = []
-        for (rank, row), lag in zip(self._rows.items(), lags, strict=True):
-            status, rates = row.status, row.rates()
-            rows.append(
-                {
-                    "rank": rank,
-                    "host": row.host,
-                    "state": row.state,
-                    "step": status.get("step"),
-                    "loss": status.get("loss"),
-                    "samples/s": rates and rates[0],
-                    "lag": lag,
-                    "peers": status.get("view"),
-                    "MB/s": rates and rates[1] / 1e6,
-                    "weight": status.get("weight"),
-                    "apart": status.get("disagreement"),
-                    "sends": status.get("sends"),
-                }
-            )
-        return peer_table(_COLUMNS, rows, self._console.width)
+        rows = [
+            {
+                **{column.name: row.status.get(column.name) for column in TOLD},
+                "rank": rank,
+                "host": row.host,
+                "state": row.state,
+                "lag": lag,
+            }
+            for (rank, row), lag in zip(self._rows.items(), lags, strict=True)
+        ]
+        return peer_table(rows, self._console.width)
 
 
 def how(code: int) -> str:

@@ -8,54 +8,48 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from peers.reporting.columns import COLUMNS, Column
+
 __all__ = ["peer_table"]
 
-#: How each figure is written; what is not here is text.
-_FORMS = {
-    "rank": "d",
-    "life": "d",
-    "step": "d",
-    "loss": ".4f",
-    "samples/s": ".0f",
-    "lag": "d",
-    "peers": "d",
-    "MB/s": ".2f",
-    "weight": ".2f",
-    "apart": ".1e",
-}
 _STYLES = {"dead": "red", "suspect": "yellow", "slow": "yellow", "left": "dim", "failed": "red", "was": "red"}
-
-
-#: What is left out first where the terminal is narrow: half a number would be worse than none.
-_SPARE = ("sends", "apart", "weight", "peers", "MB/s", "endpoint", "host", "life", "samples/s", "lag")
 _GAP = 2
 
 
-def peer_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], width: int) -> Table:
-    """Return the table with as many of these columns as there is room for; None in a row is an empty cell."""
-    # How parcels go out is only of interest where something is done about it.
-    columns = [name for name in columns if name != "sends" or any(row.get(name) for row in rows)]
-    columns = _fitting(columns, rows, width)
+def peer_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """Return the table of these rows, which are by column, with as many of the columns as there is room for.
+
+    A column that no row has is left out; None in a row is an empty cell.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name, justify="right" if name in _FORMS else "left", no_wrap=True)
+    columns = _fitting([column for column in COLUMNS if column.title and _wanted(column, rows)], rows, width)
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.form else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(_cell(name, row.get(name)) for name in columns))
+        table.add_row(*(_cell(column, row.get(column.name)) for column in columns))
     return table
 
 
-def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
-    needed = {name: max([len(name), *(len(_cell(name, row.get(name))) for row in rows)]) + _GAP for name in columns}
-    for name in _SPARE:
+def _wanted(column: Column, rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(row.get(column.name) if column.optional else column.name in row for row in rows)
+
+
+def _fitting(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], width: int) -> list[Column]:
+    """Leave out columns until the rest fits: half a number would be worse than none."""
+    needed = {
+        column: max([len(column.title), *(len(_cell(column, row.get(column.name))) for row in rows)]) + _GAP
+        for column in columns
+    }
+    for column in sorted((column for column in columns if column.spare), key=lambda column: column.spare):
         if sum(needed.values()) - _GAP > width:
-            needed.pop(name, None)
+            del needed[column]
     return list(needed)
 
 
-def _cell(name: str, value: Any) -> Text:
+def _cell(column: Column, value: Any) -> Text:
     if value is None:
         return Text("")
-    if name in _FORMS:
-        return Text(format(value, _FORMS[name]))
+    if column.form:
+        return Text(format(column.shown(value), column.form))
     first = str(value).partition(" ")[0].rstrip(",")
-    return Text(str(value), style=_STYLES.get(first, "") if name == "state" else "")
+    return Text(str(value), style=_STYLES.get(first, "") if column.name == "state" else "")

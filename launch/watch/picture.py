@@ -7,43 +7,26 @@ that was not checked.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from statistics import median_high
 from typing import Any
 
 from gossip.endpoint import Endpoint
 from gossip.keys import valid_key
+from peers.reporting.columns import COLUMNS, TOLD
 
-__all__ = ["COLUMNS", "FORMAT", "GONE", "TROUBLED", "behind", "lags", "read_picture", "status"]
+__all__ = ["FORMAT", "GONE", "TROUBLED", "behind", "read_picture", "status"]
 
 #: Raised when a field of `status` changes its meaning or goes; new ones may come without.
 FORMAT = 1
-#: Figures of a member, as peers tell each other: those of `peers.reporting.status`, which needs torch.
-COLUMNS = (
-    "step",
-    "samples",
-    "loss",
-    "samples_per_second",
-    "wait_share",
-    "weight",
-    "neighbours",
-    "bytes_per_second",
-    "disagreement",
-)
-#: Whatever is counted or measured is smaller; infinity and NaN are not.
-_LARGEST = 1e300
-_WHOLE = frozenset(["step", "samples", "neighbours"])
 #: Who is in trouble, and who is no member any more.
 TROUBLED, GONE = frozenset(["suspect", "dead"]), frozenset(["dead", "left"])
 _MEMBERSHIPS = frozenset(["alive", "slow"]) | TROUBLED | GONE
 _SHARED = ("run", "topology", "algorithm")
-_WORD = re.compile(r"[a-z]{1,16}")
-_SAID = re.compile(r"[ -~]{1,48}")
 
 
 def read_picture(body: bytes) -> dict[str, Any]:
-    """Return what a peer shows, with every member's figures, None for those that are not known.
+    """Return what a peer shows, with every column of every member, None for what is not known.
 
     Raises:
         ValueError: it makes no sense.
@@ -62,7 +45,10 @@ def read_picture(body: bytes) -> dict[str, Any]:
     members = picture.get("members")
     if not isinstance(members, list) or not members:
         raise ValueError("a picture without members")
-    return {**picture, "members": sorted(map(_member, members), key=lambda member: int(member["rank"]))}
+    read = sorted(map(_member, members), key=lambda member: int(member["rank"]))
+    # Who is gone neither lags nor counts.
+    lags = behind([None if member["membership"] in GONE else member["step"] for member in read])
+    return {**picture, "members": [{**member, "lag": lag} for member, lag in zip(read, lags, strict=True)]}
 
 
 def _member(member: Any) -> dict[str, Any]:
@@ -70,23 +56,16 @@ def _member(member: Any) -> dict[str, Any]:
         raise ValueError("not a member")
     if member["membership"] not in _MEMBERSHIPS:
         raise ValueError("a member in no known state")
-    endpoint, key, state = member.get("endpoint"), member.get("key"), member.get("state")
+    endpoint, key = member.get("endpoint"), member.get("key")
     if not isinstance(endpoint, str) or not isinstance(key, str) or (key and not valid_key(key.encode())):
         raise ValueError("a member that cannot be reached")
-    if state is not None and not (isinstance(state, str) and _WORD.fullmatch(state)):
-        raise ValueError("a member that does what cannot be said")
-    sends = member.get("sends")
-    if sends is not None and not (isinstance(sends, str) and _SAID.fullmatch(sends)):
-        raise ValueError("a member that sends as cannot be said")
     return {
         "rank": _count(member.get("rank")),
-        "incarnation": _count(member.get("incarnation")),
+        "life": _count(member.get("incarnation")),
         "membership": member["membership"],
-        "state": state,
-        "sends": sends,
         "endpoint": str(Endpoint.parse(endpoint)),
         "key": key,
-        **{name: _figure(name, member.get(name)) for name in COLUMNS},
+        **{column.name: column.read(member.get(column.name)) for column in TOLD},
     }
 
 
@@ -96,14 +75,6 @@ def _count(value: Any) -> int:
     return value
 
 
-def _figure(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST < value < _LARGEST:
-        raise ValueError(f"{name} is {value!r:.40}")
-    return int(value) if name in _WHOLE else value
-
-
 def behind(steps: Sequence[float | None]) -> list[int | None]:
     """Return how many steps each one is behind the median of all; 0 for those that are not."""
     known = [step for step in steps if step is not None]
@@ -111,14 +82,9 @@ def behind(steps: Sequence[float | None]) -> list[int | None]:
     return [None if step is None else max(0, int(middle - step)) for step in steps]
 
 
-def lags(members: Sequence[dict[str, Any]]) -> list[int | None]:
-    """Return how far each member lags; those who are gone neither lag nor count."""
-    return behind([None if member["membership"] in GONE else member["step"] for member in members])
-
-
 def status(picture: dict[str, Any], through: str) -> dict[str, Any]:
     """Return a picture as scripts get it; see docs/reference/records.md."""
-    setup, members = picture["setup"], picture["members"]
+    setup = picture["setup"]
     return {
         "format": FORMAT,
         "version": picture["version"],
@@ -128,16 +94,6 @@ def status(picture: dict[str, Any], through: str) -> dict[str, Any]:
         "shown_by": picture["shown_by"],
         "complete": not picture.get("cut_short"),
         "members": [
-            {
-                "rank": member["rank"],
-                "life": member["incarnation"],
-                "membership": member["membership"],
-                "state": member["state"],
-                "endpoint": member["endpoint"],
-                **{name: member[name] for name in COLUMNS},
-                "sends": member["sends"],
-                "lag": lag,
-            }
-            for member, lag in zip(members, lags(members), strict=True)
+            {column.name: member[column.name] for column in COLUMNS if column.in_json} for member in picture["members"]
         ],
     }

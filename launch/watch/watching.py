@@ -21,27 +21,13 @@ from rich.text import Text
 from launch.swarm.invitation import Invitation
 from launch.watch.lookout import Lookout, NobodyAnswers
 from launch.watch.peer_table import peer_table
-from launch.watch.picture import GONE, TROUBLED, lags, status
+from launch.watch.picture import GONE, TROUBLED, status
+from peers.reporting.columns import COLUMNS
 
 __all__ = ["NOBODY", "SOME_TROUBLED", "show", "table", "watch"]
 
 #: Exit codes: somebody is suspect or dead; nobody answers.
 SOME_TROUBLED, NOBODY = 1, 3
-_COLUMNS = (
-    "rank",
-    "state",
-    "life",
-    "step",
-    "loss",
-    "samples/s",
-    "lag",
-    "peers",
-    "MB/s",
-    "weight",
-    "apart",
-    "endpoint",
-    "sends",
-)
 
 
 def show(invitation: Invitation, console: Console, *, as_json: bool, timeout: float = 5.0) -> int:
@@ -140,7 +126,7 @@ class _Lines:
         pass
 
     def show(self, picture: dict[str, Any], place: str) -> None:
-        now = {one["rank"]: (one["incarnation"], _doing(one)) for one in picture["members"]}
+        now = {one["rank"]: (one["life"], _doing(one)) for one in picture["members"]}
         where = {one["rank"]: one["endpoint"] for one in picture["members"]}
         for rank, (life, doing) in now.items():
             if self._before.get(rank) != (life, doing):
@@ -158,35 +144,14 @@ class _Lines:
 
 def table(picture: dict[str, Any], width: int) -> Table:
     """Return the table of a picture, no wider than that."""
-    members = picture["members"]
-    rows = [
-        {
-            "rank": member["rank"],
-            "state": _doing(member),
-            "life": member["incarnation"],
-            "step": member["step"],
-            "loss": member["loss"],
-            "samples/s": _now(member, "samples_per_second"),
-            "lag": lag,
-            "peers": None if member["neighbours"] is None else member["neighbours"] + 1,
-            "MB/s": _scaled(_now(member, "bytes_per_second")),
-            "weight": _now(member, "weight"),
-            "apart": member["disagreement"],
-            "endpoint": member["endpoint"],
-            "sends": _now(member, "sends"),
-        }
-        for member, lag in zip(members, lags(members), strict=True)
-    ]
-    return peer_table(_COLUMNS, rows, width)
+    return peer_table([_row(member) for member in picture["members"]], width)
 
 
-def _now(member: dict[str, Any], name: str) -> Any:
-    """Return what only the living have."""
-    return None if member["membership"] in GONE else member[name]
-
-
-def _scaled(figure: float | None) -> float | None:
-    return None if figure is None else figure / 1e6
+def _row(member: dict[str, Any]) -> dict[str, Any]:
+    """Return what the table shows of a member: of one that is gone only what still says something."""
+    gone = member["membership"] in GONE
+    row = {one.name: None if gone and one.living else member[one.name] for one in COLUMNS if one.in_json}
+    return {**row, "state": _doing(member)}
 
 
 def _doing(member: dict[str, Any]) -> str:

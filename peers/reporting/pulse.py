@@ -1,19 +1,29 @@
-"""This peer's own row in the table of the swarm: totals turned into rates."""
+"""This peer's own row in the table of the swarm: totals turned into rates.
+
+There is one row. The peers pass it on among themselves, and the launcher gets the same one over its channel.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from peers.reporting.columns import RATES
 from peers.reporting.status import Rows
 
-__all__ = ["Pulse"]
+__all__ = ["Pulse", "rates"]
 
-#: Rates are over at least so many seconds, or they would jump with every step.
+#: Rates are over at least this many seconds, or they would jump with every step.
 _SPAN = 1.0
 
 
+def rates(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """Return the columns that are rates, from the totals at two times and the seconds between them."""
+    return {column: (after[total] - before[total]) / seconds for total, column in RATES.items()}
+
+
 class Pulse:
-    """Notes how this peer does."""
+    """Notes the status of this peer."""
 
     def __init__(self, rows: Rows, now: float) -> None:
         self._rows = rows
@@ -23,8 +33,8 @@ class Pulse:
         #: What is told now and then only, and holds until it is told again.
         self._last: dict[str, Any] = {}
 
-    def beat(self, now: float, incarnation: int, *, totals: dict[str, float], **values: Any) -> None:
-        """Note a row.
+    def beat(self, now: float, incarnation: int, *, totals: Mapping[str, float], **values: Any) -> dict[str, Any]:
+        """Note a row for the other peers, and return it for the launcher.
 
         Args:
             now: the time.
@@ -36,13 +46,8 @@ class Pulse:
         span = now - self._since
         if span >= _SPAN or not self._totals:
             if self._totals and span > 0:
-                self._rates = {name: (totals[name] - self._totals[name]) / span for name in totals}
+                self._rates = rates(self._totals, totals, span)
             self._totals, self._since = dict(totals), now
-        self._rows.note(
-            incarnation,
-            samples=int(totals["samples"]),
-            samples_per_second=self._rates.get("samples"),
-            bytes_per_second=self._rates.get("bytes"),
-            wait_share=self._rates.get("waited"),
-            **self._last,
-        )
+        row = {"samples": int(totals["samples"]), **self._rates, **self._last}
+        self._rows.note(incarnation, **row)
+        return row

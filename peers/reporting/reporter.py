@@ -72,38 +72,28 @@ class Reporter:
         """Write the line of a step, and report it if the last report was some time ago."""
         self._records.step(step=self._figures().step, **figures, **self._logged)
         if time.monotonic() - self._reported >= _REPORT_EVERY:
-            self.report(state="training", seconds=figures["seconds"])
+            self.report(state="training")
         self._logged = {}
 
     def report(self, **values: Any) -> None:
-        """Report the peer's state to the other peers and to the launcher, which may be gone."""
-        self._report_to_peers(values)
+        """Report the status to the other peers and to the launcher, which may be gone, in the same row."""
+        row = self._report_to_peers(values)
         self._reported = time.monotonic()
-        if self._channel is None:
-            return
-        step, samples, waited, session = self._figures()
-        status: dict[str, Any] = {"rank": self._rank, "step": step, "samples": samples, **values}
-        if session is not None:
-            driver = session.driver
-            status |= {"weight": session.weight, "bytes_sent": driver.bytes_sent}
-            status |= {"bytes_received": driver.bytes_received, "view": len(session.status().members)}
-            status |= {"waited": waited, "sends": self._sends(session)}
-        if "loss" in self._logged:
-            status["loss"] = float(self._logged["loss"])
-        self._channel.send(status=status)
+        if self._channel is not None:
+            self._channel.send(status={"rank": self._rank, **row})
 
-    def _report_to_peers(self, values: Mapping[str, Any]) -> None:
-        """Let this peer's row of the table go round."""
+    def _report_to_peers(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Let this peer's row of the table go round, and return it."""
         step, samples, waited, session = self._figures()
         if session is None:
-            return
+            return {"step": step, "samples": samples, "state": values.get("state")}
         if self._pulse is None:
             self._pulse = Pulse(session.rows, time.monotonic())
         loss = self._logged.get("loss")
-        self._pulse.beat(
+        row = self._pulse.beat(
             time.monotonic(),
             session.status().me.incarnation,
-            totals={"samples": float(samples), "bytes": float(session.driver.bytes_sent), "waited": waited},
+            totals={"samples": samples, "bytes": session.driver.bytes_sent, "waited": waited},
             step=step,
             loss=None if loss is None or not math.isfinite(loss) else float(loss),
             weight=session.weight,
@@ -113,6 +103,8 @@ class Reporter:
             disagreement=values.get("disagreement"),
         )
         session.bulletin.publish()
+        # The others keep the last loss that was finite; the launcher shows NaN as what it is.
+        return row if loss is None else {**row, "loss": float(loss)}
 
     def _sends(self, session: Session) -> str | None:
         """Return how parcels go out, if a codec was asked for: also for `auto`, if it chose to do nothing."""

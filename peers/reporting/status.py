@@ -1,4 +1,4 @@
-"""How each peer does, as the peers tell each other: the table that any of them can show.
+"""The status of each peer, as the peers tell each other: the table that any of them can show.
 
 Every peer notes its own row now and then, and passes on its own and a few of the others', in turns, so that what is
 sent does not grow with the swarm. Of two rows of a rank the later one counts: by life, then by number.
@@ -6,37 +6,20 @@ sent does not grow with the swarm. Of two rows of a rank the later one counts: b
 
 from __future__ import annotations
 
-import math
-import re
 import threading
 from typing import Any
 
 import msgpack
 
-__all__ = ["COLUMNS", "Rows"]
+from peers.reporting.columns import LONGEST, TOLD
 
-#: What a row says, behind the rank, the life and the number of the row. None: not known, or not measured.
-COLUMNS = (
-    "step",
-    "samples",
-    "loss",
-    "samples_per_second",
-    "wait_share",
-    "weight",
-    "neighbours",
-    "bytes_per_second",
-    "disagreement",
-    "state",
-    "sends",
-)
+__all__ = ["Rows"]
+
+_NAMES = tuple(column.name for column in TOLD)
 #: Rows of others that go with the own one.
 _OTHERS = 31
 #: Ranks that are kept.
 _LIMIT = 1 << 16
-_WORDS = frozenset(["starting", "training", "mixing", "ended"])
-#: How parcels go out is shown on terminals: a few characters, and none that moves a cursor.
-_LONGEST = 48
-_SAID = re.compile(rf"[ -~]{{1,{_LONGEST}}}")
 
 
 class Rows:
@@ -51,28 +34,26 @@ class Rows:
         self._lock = threading.Lock()
 
     def note(self, incarnation: int, **values: Any) -> None:
-        """Say how this peer does; what is not said is not known."""
-        unknown = values.keys() - set(COLUMNS)
+        """Note the status of this peer, by column; what is not given is not known."""
+        unknown = values.keys() - set(_NAMES)
         if unknown:
             raise ValueError(f"no column {sorted(unknown)}")
-        # One figure that is not finite, and the others would throw the whole row away.
-        known = {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
-        if not _can_be_said(known.get("sends")):
-            del known["sends"]
+        # One value that makes no sense, and the others would throw the whole row away.
+        told = [values[one.name] if one.accepts(values.get(one.name)) else None for one in TOLD]
         self._number += 1
         with self._lock:
-            self._rows[self._rank] = [self._rank, incarnation, self._number, *map(known.get, COLUMNS)]
+            self._rows[self._rank] = [self._rank, incarnation, self._number, *told]
 
     def all(self) -> dict[int, dict[str, Any]]:
         """Return what is known of each rank, by column."""
         with self._lock:
             rows = list(self._rows.values())
-        return {row[0]: {"incarnation": row[1], **dict(zip(COLUMNS, row[3:], strict=True))} for row in sorted(rows)}
+        return {row[0]: {"incarnation": row[1], **dict(zip(_NAMES, row[3:], strict=True))} for row in sorted(rows)}
 
     def own(self) -> dict[str, Any]:
         """Return this peer's own row, by column; in any thread, without a wait."""
         row = self._rows.get(self._rank)
-        return {} if row is None else dict(zip(COLUMNS, row[3:], strict=True))
+        return {} if row is None else dict(zip(_NAMES, row[3:], strict=True))
 
     def encode(self) -> bytes:
         """Return the own row and the next few of the others."""
@@ -88,7 +69,7 @@ class Rows:
         """Take in the rows that are later than ours. Nothing is passed on at once: there is always a next row."""
         try:
             rows = msgpack.unpackb(
-                data, max_array_len=64, max_map_len=0, max_ext_len=0, max_bin_len=0, max_str_len=_LONGEST
+                data, max_array_len=64, max_map_len=0, max_ext_len=0, max_bin_len=0, max_str_len=LONGEST
             )
         except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
             raise ValueError(f"not msgpack: {error!r:.80}") from None
@@ -103,21 +84,9 @@ class Rows:
         return False
 
 
-def _can_be_said(sends: Any) -> bool:
-    return sends is None or (isinstance(sends, str) and _SAID.fullmatch(sends) is not None)
-
-
 def _makes_sense(row: Any) -> bool:
-    if not isinstance(row, list) or len(row) != 3 + len(COLUMNS):
-        return False
-    *figures, state, sends = row[3:]
-    if state is not None and not (isinstance(state, str) and state in _WORDS):
-        return False
-    if not _can_be_said(sends):
+    if not isinstance(row, list) or len(row) != 3 + len(TOLD):
         return False
     if not all(type(value) is int and 0 <= value < 1 << 53 for value in row[:3]):
         return False
-    return all(
-        value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value))
-        for value in figures
-    )
+    return all(value is None or column.accepts(value) for column, value in zip(TOLD, row[3:], strict=True))

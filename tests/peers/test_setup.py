@@ -177,6 +177,6 @@ def test_the_launcher_tells_everything_and_hears_how_it_went() -> None:
     statuses = [one["status"] for one in told if "status" in one]
     assert [one["state"] for one in statuses[:2]] == ["preparing", "training"]
     assert statuses[0]["rank"] == 0
-    assert (statuses[-1]["step"], statuses[-1]["loss"], statuses[-1]["view"]) == (1, 0.25, 1)
+    assert (statuses[-1]["step"], statuses[-1]["loss"], statuses[-1]["neighbours"]) == (1, 0.25, 0)
     assert told[-1]["ended"].startswith("failed: ArithmeticError: \N{GRINNING FACE}")
     assert more_than(before) == (set(), {})

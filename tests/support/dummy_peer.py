@@ -45,7 +45,7 @@ tell(card=card)
 cards = json.loads(lines.readline())["cards"]
 (directory / f"cards-{rank}-{life}").write_text(json.dumps(cards))
 print(f"rank {rank} of {told['world_size']} has {len(cards)} cards", flush=True)
-tell(status={"rank": rank, "step": 10, "samples": 320, "state": "training", "loss": 0.5, "view": len(cards)})
+tell(status={"step": 10, "samples": 320, "state": "training", "loss": 0.5, "neighbours": len(cards) - 1})
 # The launcher reads in order what a peer tells it, and answers a card: so it has read the status by then. Before that
 # it would end this peer instead of asking it to stop, or when the others have ended.
 tell(card=card)

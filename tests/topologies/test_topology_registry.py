@@ -13,13 +13,14 @@ from topology_cases import NAMES
 
 import topologies
 from topologies import BadParameter, Plan, TopologyError, UnknownTopology, registry
+from topologies.naming import Catalog
 from topologies.plans import shifts, uniform
 
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, topologies.Topology]]:
     """A copy of the registry, so that what a test registers is gone after it."""
-    copy = dict(registry._REGISTRY)
+    copy = Catalog("topology", UnknownTopology, registry._REGISTRY)
     monkeypatch.setattr(registry, "_REGISTRY", copy)
     yield copy
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from rich.console import Console
 
 import launch.swarm.controller
 import launch.watch.display
-from launch.commands.options import Options
+from launch.commands.options import LaunchOptions
 from launch.swarm.controller import Controller
 from launch.swarm.host import PeerProcess
 from launch.swarm.launching import planned
@@ -67,7 +67,7 @@ def played(
     """Return the launcher of so many peers as have something to say, and their host."""
     script = directory / "train.py"
     script.touch()
-    plan, faults = planned(Options(str(script), peers=len(says), run_dir=str(directory / "run"), **options))
+    plan, faults = planned(LaunchOptions(str(script), peers=len(says), run_dir=str(directory / "run"), **options))
     hosts: list[Played] = []
 
     def made(emit: Emit) -> dict[int, Played]:

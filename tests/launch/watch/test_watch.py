@@ -31,11 +31,11 @@ from gossip.wire.frames import WireCodec
 from gossip.wire.messages import ANYBODY, Address, Look, Shown
 from launch import cli
 from launch.swarm.invitation import WATCH, Invitation, write_invitation
-from launch.watch import picture
 from launch.watch.display import Display
 from launch.watch.lookout import Lookout, NobodyAnswers
 from launch.watch.picture import behind, read_picture, status
 from launch.watch.watching import table, watch
+from peers.reporting.columns import COLUMNS, RATES, TOLD
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 SCRIPT = Path(__file__).parents[2] / "support" / "peer_script.py"
@@ -237,7 +237,7 @@ _VALUES = (
 
 @settings(max_examples=50)
 @given(
-    st.sampled_from(["rank", "incarnation", "membership", "endpoint", "key", "state", "sends", *picture.COLUMNS]),
+    st.sampled_from(["rank", "incarnation", "membership", "endpoint", "key", *(column.name for column in TOLD)]),
     _VALUES,
 )
 def test_whatever_a_member_says_can_be_shown_or_is_refused(name: str, value: Any) -> None:
@@ -268,7 +268,7 @@ def test_the_launchers_table_counts_lag_in_the_same_way() -> None:
     display = Display(Console(file=shown, width=400), range(2), clock=lambda: 0.0)
     for rank, step in enumerate((10, 4)):
         display.started(rank, "here", 1)
-        display.status(rank, {"state": "training", "step": step, "loss": 0.25, "view": 2, "weight": 1.0})
+        display.status(rank, {"state": "training", "step": step, "loss": 0.25, "neighbours": 1, "weight": 1.0})
     Console(file=shown, width=400).print(display.table())
     head, *lines = shown.getvalue().splitlines()
     assert " ".join(head.split()) == "rank host state step loss samples/s lag peers MB/s weight apart"
@@ -276,6 +276,43 @@ def test_the_launchers_table_counts_lag_in_the_same_way() -> None:
         ["0", "here", "training", "10", "0.2500", "0", "2", "1.00"],
         ["1", "here", "training", "4", "0.2500", "6", "2", "1.00"],
     ]
+
+
+def test_the_launcher_shows_the_rates_that_a_peer_tells_until_it_ends() -> None:
+    display = Display(Console(file=io.StringIO(), width=400), range(1), clock=lambda: 0.0)
+    display.started(0, "here", 1)
+    display.status(0, {"state": "training", "step": 5, "weight": 0.75, "samples_per_second": 32.4})
+    display.status(0, {"bytes_per_second": 2.5e6})
+
+    def line() -> list[str]:
+        shown = Console(file=io.StringIO(), width=400)
+        shown.print(display.table())
+        assert isinstance(shown.file, io.StringIO)
+        return shown.file.getvalue().splitlines()[1].split()
+
+    assert line() == ["0", "here", "training", "5", "32", "0", "2.50", "0.75"]
+    display.ended(0, 0)
+    assert line() == ["0", "here", "finished", "5", "0", "0.75"], "who has ended has no rates"
+
+
+def test_every_column_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "launch.md").read_text()
+    names = {column.name for column in COLUMNS if column.in_json} | {column.title for column in COLUMNS if column.title}
+    plain = {"rank", "host", "loss", "samples/s"}  # in a sentence, as the words that they are
+    assert [name for name in sorted(names - plain) if f"`{name}`" not in text] == []
+    assert set(RATES.values()) <= names
+
+
+def test_the_help_explains_every_column_and_every_field(capsys: Capture) -> None:
+    assert cli.main(["watch", "--help"]) == 0
+    watch_help = capsys.readouterr().out
+    assert cli.main(["status", "--help"]) == 0
+    status_help = capsys.readouterr().out
+    for column in COLUMNS:
+        if column.in_json:
+            assert re.search(rf"^  {column.name} +{re.escape(column.meaning)}$", status_help, re.MULTILINE)
+        if column.in_json and column.title:
+            assert re.search(rf"^  {column.title} +{re.escape(column.meaning)}$", watch_help, re.MULTILINE)
 
 
 # Through whom

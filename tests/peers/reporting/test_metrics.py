@@ -25,7 +25,7 @@ from gossip.errors import Reason, SettingsError
 from gossip.membership import Record, State
 from gossip.wire.messages import Address
 from launch import cli
-from launch.commands.options import Options
+from launch.commands.options import LaunchOptions
 from launch.report.run_directory import read_run
 from peers.reporting.metrics import Metrics
 from peers.session.chronicle import Chronicle
@@ -271,7 +271,7 @@ def test_a_toml_file_has_the_port_too(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "metrics_bind: 127.0.0.2" in out
     assert cli.main(["launch", "--dry-run", str(script)]) == 0
     assert "metrics" not in capsys.readouterr().out
-    assert Options("x").metrics_port == Setup().metrics_port == -1
+    assert LaunchOptions("x").metrics_port == Setup().metrics_port == -1
 
 
 # What is written down

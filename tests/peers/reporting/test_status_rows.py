@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -15,15 +16,15 @@ from hypothesis import strategies as st
 import peers
 from gossip.net.transport import new_keys
 from launch.swarm.invitation import Invitation
-from launch.watch import picture
 from launch.watch.lookout import Lookout, NobodyAnswers
 from peers.reporting import status
+from peers.reporting.columns import COLUMNS, RATES, TOLD
 from peers.reporting.pulse import Pulse
-from peers.reporting.status import COLUMNS, Rows
+from peers.reporting.status import Rows
 
 
 def row(rank: int, life: int = 0, number: int = 1, **values: Any) -> list[Any]:
-    return [rank, life, number, *map(values.get, COLUMNS)]
+    return [rank, life, number, *(values.get(column.name) for column in TOLD)]
 
 
 def packed(*rows: Any) -> bytes:
@@ -174,7 +175,8 @@ def test_whatever_comes_is_taken_in_or_refused(data: bytes) -> None:
     assert there.all() == rows.all(), "what was taken in can be passed on"
 
 
-_FIGURES = st.fixed_dictionaries({}, optional={name: st.none() | st.floats(-1e9, 1e9) for name in COLUMNS[:-2]})
+NUMBERS = [column.name for column in TOLD if column.accepts(0.5)]
+_FIGURES = st.fixed_dictionaries({}, optional={name: st.none() | st.floats(-1e9, 1e9) for name in NUMBERS})
 
 
 @settings(max_examples=60)
@@ -192,8 +194,30 @@ def test_the_order_of_messages_does_not_matter(some: list[Any], random: Any) -> 
     assert one.all() == other.all()
 
 
-def test_the_columns_are_those_that_can_be_watched() -> None:
-    assert (*picture.COLUMNS, "state", "sends") == COLUMNS
+def test_a_row_is_told_by_places_that_never_change() -> None:
+    """A peer of another build reads the same places: a new column goes to the end."""
+    assert [column.place for column in TOLD] == list(range(len(TOLD)))
+    assert [column.name for column in TOLD] == [
+        "step",
+        "samples",
+        "loss",
+        "samples_per_second",
+        "wait_share",
+        "weight",
+        "neighbours",
+        "bytes_per_second",
+        "disagreement",
+        "state",
+        "sends",
+    ]
+
+
+def test_every_column_has_a_name_of_its_own() -> None:
+    for names in ([column.name for column in COLUMNS], [column.title for column in COLUMNS if column.title]):
+        assert len(names) == len(set(names))
+    left_out = [column.spare for column in COLUMNS if column.spare]
+    assert sorted(left_out) == list(range(1, len(left_out) + 1)), "in an order without ties"
+    assert set(RATES.values()) <= {column.name for column in TOLD}
 
 
 def test_an_unknown_column_is_a_mistake() -> None:
@@ -247,7 +271,11 @@ def test_a_pulse_turns_totals_into_rates() -> None:
     pulse = Pulse(rows, 100.0)
 
     def beat(now: float, samples: float, **values: Any) -> dict[str, Any]:
-        pulse.beat(now, 0, totals={"samples": samples, "bytes": 10 * samples, "waited": samples / 100}, **values)
+        returned = pulse.beat(
+            now, 0, totals={"samples": samples, "bytes": 10 * samples, "waited": samples / 100}, **values
+        )
+        told = {name: value for name, value in rows.own().items() if value is not None}
+        assert returned == told, "the launcher is told what the others are told"
         return rows.own()
 
     first = beat(100.0, 0, loss=0.5, state="training")
@@ -259,3 +287,29 @@ def test_a_pulse_turns_totals_into_rates() -> None:
     assert beat(102.5, 1000)["samples_per_second"] == 20
     assert beat(104.0, 40, state="mixing")["samples_per_second"] == 0
     assert rows.own()["state"] == "mixing"
+
+
+def test_a_loss_that_is_not_finite_is_for_the_launcher_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, Any]] = []
+    with peers.join() as peer:
+        model = torch.nn.Linear(2, 1)
+        peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        channel = SimpleNamespace(tell=lambda status: told.append(status))
+        with monkeypatch.context() as patched:
+            patched.setattr(peer, "_channel", channel)
+            for loss in (0.5, math.nan):
+                peer.log(loss=loss)
+                peer._report(state="training")
+        assert peer._engine is not None
+        own = peer._engine.rows.own()
+    assert math.isnan(told[-1]["loss"]), "whoever watches the launch should see it"
+    assert own["loss"] == 0.5, "the others would refuse the row"
+    assert {name: value for name, value in told[0].items() if name != "rank"} == {
+        name: value for name, value in own.items() if value is not None
+    }, "both have the same row"
+
+
+def test_a_word_that_nobody_knows_yet_is_let_in() -> None:
+    rows = Rows(0)
+    rows.merge(packed(row(1, state="evaluating")))
+    assert rows.all()[1]["state"] == "evaluating"

@@ -1,0 +1,173 @@
+"""A table of options: a dataclass whose fields say all there is to say of an option, each in one place.
+
+    @dataclass(frozen=True)
+    class Example(OptionTable):
+        seed: int = option(0, "of all random choices (default: 0)", read=integer, metavar="S", setup="seed")
+
+From that field come the argument ``--seed S`` with its help, the key ``seed`` of a TOML file with its type, the
+default, the check of its range, its line of ``--dry-run``, and what the peers are told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from launch.errors import CommandError
+from launch.swarm.toml import read_toml
+
+__all__ = ["OptionTable", "option"]
+
+Table = TypeVar("Table", bound="OptionTable")
+
+_ENTRY = "entry"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a field of a table says beside its name, type and default."""
+
+    help: str
+    #: The heading under which the help lists it; empty: argparse's own.
+    group: str
+    #: How the command line reads a text; None: as it is.
+    read: Callable[[str], Any] | None
+    metavar: str | None
+    #: The short flag, such as -n.
+    short: str
+    #: Not a flag: the command declares it itself, for it knows the order.
+    positional: bool
+    #: The field of `peers.setup.Setup` that takes it; empty: it is the launcher's own.
+    setup: str
+    #: Whether a TOML file may hold it.
+    in_file: bool
+    #: A number is at least this, or above this.
+    least: float | None
+    above: float | None
+
+
+def option(
+    default: Any,
+    help: str,  # noqa: A002 - as argparse calls it
+    *,
+    group: str = "",
+    read: Callable[[str], Any] | None = None,
+    metavar: str | None = None,
+    short: str = "",
+    positional: bool = False,
+    setup: str = "",
+    in_file: bool = True,
+    least: float | None = None,
+    above: float | None = None,
+) -> Any:
+    """Return the field of an option; `_Entry` explains the arguments.
+
+    The type of the default decides the rest: a bool is a flag without a value, a tuple may be given several times.
+    """
+    entry = _Entry(help, group, read, metavar, short, positional, setup, in_file, least, above)
+    return field(default=default, metadata={_ENTRY: entry})
+
+
+@dataclass(frozen=True)
+class OptionTable:
+    """The base of all tables."""
+
+    #: The headings of the help, in order.
+    GROUPS: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for name, entry, _ in _entries(type(self)):
+            value = getattr(self, name)
+            if entry.least is not None and not entry.least <= value < math.inf:
+                raise CommandError(f"{_spelt(name)} is {entry.least:g} or more, not {value}")
+            if entry.above is not None and not entry.above < value < math.inf:
+                raise CommandError(f"{_spelt(name)} is above {entry.above:g} seconds, not {value}")
+
+    @classmethod
+    def add_to(cls, parser: argparse.ArgumentParser) -> None:
+        """Declare all flags. Without a wish of the user's they are None, so that the file and the defaults count."""
+        groups: dict[str, Any] = {"": parser}
+        groups |= {title: parser.add_argument_group(title) for title in cls.GROUPS}
+        order = list(groups)
+        # By group, so that the usage has the order of the list below it.
+        for name, entry, default in sorted(_entries(cls), key=lambda one: order.index(one[1].group)):
+            if entry.positional:
+                continue
+            how: dict[str, Any] = {"dest": name, "default": None, "help": entry.help}
+            if isinstance(default, bool):
+                how["action"] = "store_true"
+            else:
+                how |= {"metavar": entry.metavar, "type": entry.read}
+                if isinstance(default, tuple):
+                    how["action"] = "append"
+            groups[entry.group].add_argument(*filter(None, [entry.short, f"--{_spelt(name)}"]), **how)
+
+    @classmethod
+    def add_positional(cls, parser: argparse.ArgumentParser, name: str, metavar: str, nargs: str | None = None) -> None:
+        """Declare what has no flag, in the order of the calls."""
+        told = {one: entry.help for one, entry, _ in _entries(cls)}
+        parser.add_argument(name, metavar=metavar, nargs=nargs, help=told[name])
+
+    @classmethod
+    def gathered(cls: type[Table], args: argparse.Namespace, file: Path | None = None) -> Table:
+        """Return the options: the command line over the TOML file, if there is one, over the defaults."""
+        told = {} if file is None else cls._from_file(file)
+        for name, _, default in _entries(cls):
+            value = getattr(args, name)
+            if value is not None and value != []:
+                told[name] = tuple(value) if isinstance(default, tuple) else value
+        return cls(**told)
+
+    def told(self) -> dict[str, Any]:
+        """Return what peers are told, by the fields of their `Setup`; lists, as JSON has them."""
+        values = {entry.setup: getattr(self, name) for name, entry, _ in _entries(type(self)) if entry.setup}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def for_file(self) -> dict[str, Any]:
+        """Return what a TOML file holds of the options."""
+        return {name: getattr(self, name) for name, entry, _ in _entries(type(self)) if entry.in_file}
+
+    @classmethod
+    def _from_file(cls, path: Path) -> dict[str, Any]:
+        known = {name: default for name, entry, default in _entries(cls) if entry.in_file}
+        told = {}
+        for key, value in read_toml(path).items():
+            name = key.replace("-", "_")
+            if name not in known:
+                raise CommandError(f"{path}: there is no option {key!r}; there are: {', '.join(sorted(known))}")
+            default = known[name]
+            if isinstance(default, tuple) and isinstance(value, str):
+                value = [value]
+            fits, wanted = _KINDS[type(default)]
+            if not fits(value):
+                raise CommandError(f"{path}: {key} is {wanted}, not {value!r}")
+            told[name] = tuple(value) if isinstance(default, tuple) else value
+        return told
+
+
+def _entries(table: type[OptionTable]) -> Iterator[tuple[str, _Entry, Any]]:
+    """Yield the name, the entry and the default of each option."""
+    for one in fields(table):
+        yield one.name, one.metadata[_ENTRY], one.default
+
+
+def _spelt(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+#: What a TOML file may say for an option of each type, and how that is called.
+_KINDS: dict[type, tuple[Callable[[Any], bool], str]] = {
+    str: (lambda value: isinstance(value, str), "a text"),
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    int: (lambda value: _is_number(value) and isinstance(value, int), "a number"),
+    float: (_is_number, "a number"),
+    tuple: (lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value), "a list of texts"),
+}

@@ -1,0 +1,89 @@
+"""A field of an option table is all that an option needs: the flag, the key of a file, the checks, what is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from launch.commands.arguments import integer
+from launch.commands.option_table import OptionTable, option
+from launch.commands.options import JoinOptions, LaunchOptions, SharedOptions
+from launch.errors import CommandError
+from launch.parser import Parser
+from peers.setup import Setup
+
+
+@dataclass(frozen=True)
+class Example(OptionTable):
+    GROUPS: ClassVar[tuple[str, ...]] = ("first", "second")
+
+    late: float = option(1.5, "a figure", group="second", read=float, metavar="F", above=0)
+    seed: int = option(0, "of all", group="first", short="-s", read=integer, metavar="S", setup="seed", least=0)
+    names: tuple[str, ...] = option((), "some", setup="faults")
+    loud: bool = option(False, "more lines", in_file=False)
+    place: str = option("here", "where", positional=True)
+
+
+def parsed(*argv: str, text: str | None = None, path: Path | None = None) -> Example:
+    parser = Parser(prog="example")
+    Example.add_to(parser)
+    Example.add_positional(parser, "place", "PLACE", nargs="?")
+    if path is not None and text is not None:
+        path.write_text(text)
+    return Example.gathered(parser.parse_args(argv), path)
+
+
+def test_the_command_line_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "options.toml"
+    assert parsed() == Example()
+    assert parsed("-s", "3", "--names", "a", "--names", "b", "--loud", "there") == Example(
+        seed=3, names=("a", "b"), loud=True, place="there"
+    )
+    told = 'seed = 7\nlate = 2\nnames = "a"\nplace = "away"'
+    assert parsed(text=told, path=file) == Example(seed=7, late=2, names=("a",), place="away")
+    assert parsed("--seed", "0", text=told, path=file).seed == 0, "a flag wins, also with the default"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sede = 1", "there is no option 'sede'; there are: late, names, place, seed"),
+        ("loud = true", "there is no option 'loud'"),
+        ("seed = 1.5", "seed is a number"),
+        ("seed = true", "seed is a number"),
+        ("late = 'x'", "late is a number"),
+        ("names = [1]", "names is a list of texts"),
+        ("place = 1", "place is a text"),
+        ("seed = -1", "seed is 0 or more, not -1"),
+        ("late = 0", "late is above 0 seconds, not 0"),
+        ("late = inf", "late is above 0 seconds, not inf"),
+    ],
+)
+def test_what_a_file_must_not_say(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        parsed(text=text, path=tmp_path / "options.toml")
+
+
+def test_what_peers_are_told_and_what_a_file_keeps() -> None:
+    example = Example(seed=3, names=("x",), loud=True)
+    assert example.told() == {"seed": 3, "faults": ["x"]}
+    assert example.for_file() == {"late": 1.5, "seed": 3, "names": ("x",), "place": "here"}
+
+
+def test_the_help_has_the_groups_in_order() -> None:
+    parser = Parser(prog="example")
+    Example.add_to(parser)
+    lines = parser.format_help().splitlines()
+    assert lines.index("first:") < lines.index("second:")
+    assert "  -s S, --seed S  of all" in lines
+
+
+@pytest.mark.parametrize("table", [SharedOptions, LaunchOptions, JoinOptions])
+def test_every_peer_can_be_told_what_the_options_say(table: type[SharedOptions]) -> None:
+    told = table().told()
+    assert told.keys() <= {one.name for one in fields(Setup)}
+    assert {"device", "start_timeout", "stop_within"} <= told.keys()
+    Setup().changed(**told)
