@@ -403,7 +403,7 @@ def test_it_is_allowed_where_they_do() -> None:
         ("topk", "topk cannot carry mass"),
         ("topk:share=5%", "Use topk-pair, with which adpsgd averages the values that changed most; or bf16, fp16"),
         ("topk-pair:k=3", "topk-pair has no parameter 'k'; its parameters: share, values, told"),
-        ("topk-pair:share", "should read key=value"),
+        ("topk-pair:share", "is not of the form key=value"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:

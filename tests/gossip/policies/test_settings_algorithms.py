@@ -132,7 +132,7 @@ def test_which_are_pairwise() -> None:
         ("osgp:tau=x", "osgp: tau takes an integer, not 'x'"),
         ("osgp:tau=1.5", "osgp: tau takes an integer, not '1.5'"),
         ("osgp:tau=-1", "0 or more, not -1"),
-        ("osgp:tau", "'tau' should read key=value"),
+        ("osgp:tau", "'tau' is not of the form key=value"),
         ("osgp:tau=1,tau=2", "gives 'tau' twice"),
         ("local:h=0", "1 or more, not 0"),
         ("local:tau=-1", "0 or more, not -1"),
