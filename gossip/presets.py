@@ -1,7 +1,7 @@
-"""Settings for a kind of network, by name, so that nobody has to guess a timeout.
+"""Settings for a kind of network, by name, so that users do not have to guess timeouts.
 
-Times that can be learned are learned from what arrives: round trips, lateness, step times. A preset gives what they
-are before anything has arrived, and bounds them. So a wrong preset costs time, never mass.
+A peer learns round trips, lateness and step times from what arrives. A preset gives the values before anything has
+arrived, and bounds for them. So a wrong preset costs time, never mass.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ __all__ = ["Preset", "names", "preset"]
 class Preset:
     """All settings that depend on the network."""
 
-    #: What it is for, in one line.
+    #: The kind of network, in one line.
     summary: str
     settings: Settings
     link: Link
     membership: MembershipSettings
-    #: The most bytes of a shard, and so of a parcel. Between two limits: a parcel costs some tenths of a millisecond
-    #: whatever its size, so it should take several to send; and it holds its connection for bytes / bandwidth, during
-    #: which nothing else passes. 4 MiB are 34 ms at 1 Gbit/s, and 1 MiB is 0.2 s at 50 Mbit/s.
+    #: The most bytes of a shard, and so of a parcel. There are two limits. A parcel of any size costs some tenths of a
+    #: millisecond, so sending it should take several milliseconds. And it blocks its connection for bytes / bandwidth.
+    #: 4 MiB take 34 ms at 1 Gbit/s, and 1 MiB takes 0.2 s at 50 Mbit/s.
     shard_bytes: int = SHARD_BYTES
 
 
 _PRESETS = {
     "loopback": Preset(
         "peers of one machine",
-        # Round trips are far below a millisecond; what takes longer is a process that waits for a core.
+        # Round trips are far below a millisecond; a process that waits for a CPU core takes longer.
         Settings(wait_ceiling=5.0, wait_floor=0.03, resend_first=0.25, resend_ceiling=1.0),
         Link(reconnect_first=0.01, reconnect_ceiling=0.5, keepalive=1.0, keepalive_timeout=5.0, handshake=3.0),
         membership_preset("loopback"),
-        # No link is held: parcels go through shared memory, and fewer of them cost less.
+        # Parcels block no link: they go through shared memory, and fewer parcels cost less.
         shard_bytes=16 << 20,
     ),
     "lan": Preset(
@@ -51,7 +51,7 @@ _PRESETS = {
     ),
     "wan": Preset(
         "machines far apart, or links of 100 Mbit/s and less, round trips up to a second",
-        # The first resend waits for a round trip and a parcel's 0.2 s twice over; the floor for a round trip.
+        # The first resend waits for twice the sum of a round trip and a parcel's 0.2 s; the floor for a round trip.
         Settings(wait_ceiling=30.0, wait_floor=0.5, resend_first=2.0, resend_ceiling=15.0),
         Link(reconnect_first=0.2, reconnect_ceiling=10.0, keepalive=5.0, keepalive_timeout=30.0, handshake=10.0),
         membership_preset("wan"),

@@ -1,7 +1,7 @@
 """Codecs by name: ``int8``, ``int4:block=32``, ``topk:share=1%,values=int8``.
 
-A codec is a `Codec` in a file of its own, listed here; the keyword parameters of its constructor are what users may
-set, and what it keeps them as. docs/compression.md has the formats byte by byte.
+A codec is a subclass of `Codec` in a module of its own, and it is listed here. Users set the keyword parameters of its
+constructor; the codec keeps each in an attribute of the same name. docs/compression.md has the formats byte by byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gossip.codecs.feedback import ErrorFeedback
 from gossip.codecs.half import BF16, FP16
 from gossip.codecs.integers import Int4, Int8
 from gossip.codecs.momentum_correction import MomentumCorrection
-from gossip.codecs.none import Plain
+from gossip.codecs.none import Uncompressed
 from gossip.codecs.qsgd import QSGD
 from gossip.codecs.sign import Sign
 from gossip.codecs.terngrad import TernGrad
@@ -37,10 +37,10 @@ __all__ = [
     "Int8",
     "MomentumCorrection",
     "Payload",
-    "Plain",
     "Sign",
     "TernGrad",
     "TopK",
+    "Uncompressed",
     "Unencodable",
     "get",
     "names",
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _CODECS: dict[str, type[Codec]] = {
-    codec.name: codec for codec in (Plain, BF16, FP16, Int8, Int4, Sign, TernGrad, QSGD, TopK, AdaComp)
+    codec.name: codec for codec in (Uncompressed, BF16, FP16, Int8, Int4, Sign, TernGrad, QSGD, TopK, AdaComp)
 }
 
 
@@ -60,7 +60,7 @@ def names() -> list[str]:
 
 
 def summary(name: str) -> str:
-    """Return a codec in one line."""
+    """Return the description of a codec, in one line."""
     return (inspect.getdoc(_CODECS[name]) or "").split("\n", 1)[0]
 
 
@@ -76,7 +76,7 @@ def get(name: str, **parameters: Any) -> Codec:
 
 
 def parse(text: str) -> Codec:
-    """Return the codec that the command line calls ``NAME[:key=value,...]``."""
+    """Return the codec for a text of the command line, ``NAME[:key=value,...]``."""
     try:
         name, parameters = split(text)
     except BadParameter as error:
@@ -85,7 +85,7 @@ def parse(text: str) -> Codec:
 
 
 def spell(codec: Codec) -> str:
-    """Return the text that `parse` makes this codec of, with all parameters: equal texts, equal payloads."""
+    """Return the text from which `parse` makes this codec, with all parameters. Equal texts mean equal payloads."""
     given = ",".join(f"{key}={getattr(codec, key)}" for key in _parameters(type(codec)))
     return f"{codec.name}:{given}" if given else codec.name
 
