@@ -120,5 +120,5 @@ def test_a_peer_by_name_needs_no_file_or_is_found_in_it(tmp_path: Path, invitati
 def test_what_is_neither_a_peer_nor_a_directory_is_said_to_be() -> None:
     with pytest.raises(CommandError, match="there is no directory nowhere, and it is no host:port either"):
         found("nowhere", WATCH)
-    with pytest.raises(SettingsError, match="a port is a number"):
+    with pytest.raises(SettingsError, match="the port must be a number"):
         found("no:where", WATCH)
