@@ -23,7 +23,8 @@ import peers
 from gossip import events
 from gossip.errors import Reason, SettingsError
 from gossip.membership import Record, State
-from gossip.wire.messages import Address
+from gossip.wire.frames import Codec
+from gossip.wire.messages import Address, Hello
 from launch import cli
 from launch.commands.options import LaunchOptions
 from launch.report.run_directory import read_run
@@ -77,8 +78,9 @@ def test_a_peer_tells_what_it_did() -> None:
         peer._reporter.report(state="training")
         session = peer._attached().session
         session.driver.dropped, session.chronicle.written_off = 3, 0.25
-        session.driver._core.rejections.add(Reason.CHECKSUM, 1, 0.0)
-        session.driver.merge()  # the driver publishes what its core has counted
+        (frame,) = Codec("it", peer._attached().replica.layout).encode(Hello(Address(1, 0), Address(0, 0)))
+        session.driver.post(events.Received([bytes(frame[:-1]) + bytes([frame[-1] ^ 1])]))
+        session.driver.merge()  # answered once the frame is counted
         text = scraped(peer._metrics)
         waited, sent = peer._meter.waited, session.driver.bytes_sent
     found = figures(text)

@@ -280,7 +280,7 @@ def test_who_waits_is_woken_by_what_is_heard() -> None:
     assert found == [True]
 
 
-def test_who_waits_is_woken_by_wake_and_by_tell() -> None:
+def test_who_waits_is_woken_by_wake_and_by_publish() -> None:
     post = Post()
     there: list[int] = []
     thread, found = waiting(post, lambda: len(there) > 0)
