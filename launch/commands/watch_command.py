@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from launch.commands.arguments import seconds
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 from peers.reporting.columns import COLUMNS
 
 __all__ = ["add_parser", "add_where", "legend", "run"]
