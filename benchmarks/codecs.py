@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.bars import Bar, command, finish, table
 from gossip import codecs
-from gossip.books.mass import SHARD_BYTES
+from gossip.values.layout import SHARD_BYTES
 
 __all__ = ["main"]
 

@@ -23,10 +23,10 @@ import numpy as np
 
 from benchmarks.bars import Bar, command, finish, table
 from gossip import events
-from gossip.books.mass import Values
 from gossip.core.core import Core
 from gossip.simulation import Scenario
 from gossip.simulation.swarm import Swarm
+from gossip.values.blocks import Values
 
 __all__ = ["Drift", "NoisySwarm", "main"]
 

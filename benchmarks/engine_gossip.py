@@ -9,9 +9,8 @@ from typing import Any
 
 import topologies
 from benchmarks.engine_values import Floats, check
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.events import Effect
 from gossip.net.driver import Driver
@@ -21,7 +20,10 @@ from gossip.policies import parse
 from gossip.policies.policy import Policy
 from gossip.presets import preset
 from gossip.settings import Settings
-from gossip.wire.frames import Buffer, Codec
+from gossip.values.buffers import Buffer
+from gossip.values.layout import Layout
+from gossip.view.view import Roster
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Hello
 from topologies import Schedule
 
@@ -88,7 +90,7 @@ class Gossip:
         roster = Roster(dict.fromkeys(range(self._n), 0), plan)
         mass = Mass(layout, values, owner=SharedMemory() if self._shared else None)
         core = Core(Address(self._rank, 0), mass, roster, policy, settings)
-        self._greet(Codec(settings.run, layout))
+        self._greet(WireCodec(settings.run, layout))
         self._driver = Driver(core, self._transport, listen=self._listen)
         self._driver.__enter__()
         return core
@@ -142,7 +144,7 @@ class Gossip:
     def _listen(self, effect: Effect) -> None:
         self._events[type(effect).__name__] += 1
 
-    def _greet(self, codec: Codec) -> None:
+    def _greet(self, codec: WireCodec) -> None:
         """Say hello to everybody, so that all connections stand before the first step."""
         me, todo = Address(self._rank, 0), set(range(self._n)) - {self._rank}
         deadline = time.monotonic() + PATIENCE

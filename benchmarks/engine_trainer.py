@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.engine_gossip import Gossip
 from benchmarks.engine_values import empty
 from benchmarks.engine_worker import hear, say
-from gossip.books.mass import Layout
 from gossip.policies.policy import Policy
 from gossip.settings import Settings
+from gossip.values.layout import Layout
 from topologies.schedule import Plan, Schedule
 
 __all__ = ["RATE"]

@@ -20,10 +20,10 @@ from dataclasses import replace
 import numpy as np
 
 import topologies
-from gossip.books.mass import Values
 from gossip.faults import parse_straggler
 from gossip.simulation import Scenario, simulate
 from gossip.simulation.swarm import Swarm
+from gossip.values.blocks import Values
 from topologies.draws import draw
 
 BASE = Scenario(peers=16, steps=300, topology="random-matching", algorithm="adpsgd")

@@ -16,7 +16,7 @@ from torch import nn
 
 import peers
 from peers.methods.moves import LONGEST
-from peers.steps.gossip_steps import Stepping
+from peers.steps.gossip_steps import GossipSteps
 
 __all__ = ["Method", "free_port", "method"]
 
@@ -54,15 +54,15 @@ class Gossip:
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
         """Attach; the model stays what it is."""
         self.peer.attach(model, optimizer)
-        stepping = self.peer._stepping
-        if not isinstance(stepping, Stepping):
+        steps = self.peer._attached().steps
+        if not isinstance(steps, GossipSteps):
             return model  # it holds no mass
-        moves, engine = stepping.moves, stepping._engine
+        moves = steps.moves
         stretch = moves._stretch
 
         def watched(shard: int) -> float:
             factor = stretch(shard)
-            self.moved.append(engine.core.mass.weights[shard] * min(factor, LONGEST))
+            self.moved.append(steps.weight(shard) * min(factor, LONGEST))
             return factor
 
         moves._stretch = watched

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gossip.codecs.choice import Choice
 from gossip.errors import Reason
-from gossip.exchange.coding import Choice
 from gossip.membership.record import Record
 from gossip.values.blocks import Values
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 from gossip.wire.messages import Address, Parcel
 
 __all__ = [
     "Adopt",
     "Adopted",
+    "Advance",
     "Booked",
     "Compressing",
     "Donate",
@@ -31,6 +32,7 @@ __all__ = [
     "Leave",
     "Left",
     "Looked",
+    "Measure",
     "MemberChanged",
     "Merge",
     "Merged",
@@ -152,6 +154,23 @@ class Join:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """From now on steps only mix, and how far others are is measured; or, if it is off, they train again.
+
+    The steps in between do not count: afterwards the core is at the step that it was at before.
+    """
+
+    on: bool
+
+
+@dataclass(frozen=True)
+class Advance:
+    """The trainer goes on from this step, which it has adopted from others."""
+
+    step: int
+
+
+@dataclass(frozen=True)
 class Leave:
     """This peer goes, and the values are the core's for good: hand all mass over, unless it is to be at once."""
 
@@ -213,6 +232,8 @@ Event = (
     | Donate
     | Watch
     | Join
+    | Measure
+    | Advance
     | Leave
     | Show
     | Synchronize

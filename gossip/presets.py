@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gossip.books.mass import SHARD_BYTES
 from gossip.errors import SettingsError
+from gossip.link import Link
 from gossip.membership.membership_settings import MembershipSettings, membership_preset
-from gossip.net.link import Link
 from gossip.settings import Settings
+from gossip.values.layout import SHARD_BYTES
 from topologies.naming import Catalog
 
 __all__ = ["Preset", "names", "preset"]

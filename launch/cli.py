@@ -33,7 +33,7 @@ from launch.parser import Parser
 from launch.user_errors import user_errors
 from launch.versions import ShowVersions
 
-__all__ = ["COMMANDS", "guarded", "main"]
+__all__ = ["COMMANDS", "command_parser", "guarded", "main"]
 
 
 class Command(Protocol):
@@ -78,7 +78,8 @@ def guarded(run: Callable[[], int]) -> int:
     return code
 
 
-def _run(argv: Sequence[str] | None) -> int:
+def command_parser() -> Parser:
+    """Return the parser of the whole command line; the documents are made from it too."""
     parser = Parser(
         prog="gossip",
         description="Decentralized gossip training: no coordinator, no all-reduce.",
@@ -90,6 +91,11 @@ def _run(argv: Sequence[str] | None) -> int:
     subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for command in COMMANDS:
         command.add_parser(subparsers)
+    return parser
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    parser = command_parser()
     try:
         args = parser.parse_args(argv)
     except SystemExit as end:  # --help and --version, which have printed

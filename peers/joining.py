@@ -13,10 +13,11 @@ from gossip import presets
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.faults import parse_faults, parse_stragglers
-from gossip.net.keys import KeyPair
+from gossip.keys import KeyPair
 from gossip.net.routes import route_to
 from gossip.net.transport import ZmqTransport, new_keys
-from peers.peer import Peer, device_of
+from peers.device import device_of
+from peers.peer import Peer
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
 from peers.reporting.tensorboard import check_tensorboard
@@ -36,6 +37,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     without any of them the swarm has one peer. See `peers.setup.Setup` for the arguments.
 
     Example:
+        ```python
         with peers.join() as peer:
             model = Net().to(peer.device)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -43,6 +45,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
             for x, y in peer.batches(dataset, batch_size=32, epochs=3):
                 ...
             peer.consensus()
+        ```
     """
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _told(channel) if channel is not None else from_environment(environment)
@@ -61,7 +64,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         card = Card(setup.rank, transport.endpoint, public)
         cards = table.exchange(card)
         if channel is not None and setup.contacts:
-            channel.tell(card=card.encode())  # nobody needs it to start, but whoever starts this peer again
+            channel.send(card=card.encode())  # nobody needs it to start, but whoever starts this peer again
         for other in cards.values():
             if other.key is not None:
                 transport.admit(other.key)
@@ -97,7 +100,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         if not setup.metrics_port:  # otherwise it is known where they are
             _log.warning("rank %d: metrics are at http://%s/metrics", setup.rank, metrics.endpoint)
 
-    def tell(sentence: str) -> None:
+    def announce(sentence: str) -> None:
         _log.warning("rank %d: %s", setup.rank, sentence)
         records.event(event="injected", text=sentence)
 
@@ -107,7 +110,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         stragglers,
         faults,
         network,
-        tell=tell,
+        announce=announce,
         elapsed=setup.elapsed,
         killed=setup.killed,
     )
@@ -131,7 +134,7 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
         return channel, setup
     if setup.hosts:
         if setup.public_keys and setup.keys is None:
-            raise SettingsError("public keys without keys of one's own: read them with gossip.net.keys.read_keys")
+            raise SettingsError("public keys without keys of one's own: read them with gossip.net.key_files.read_keys")
         return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup))
     if setup.world_size == 1:
         return FixedTable((), ()), setup

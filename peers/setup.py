@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from gossip.errors import SettingsError
-from gossip.net.keys import KeyPair
+from gossip.keys import KeyPair
 from gossip.shares import check_share
 
 __all__ = ["Setup", "from_environment"]
@@ -24,6 +24,7 @@ __all__ = ["Setup", "from_environment"]
 class Setup:
     """Everything that a peer has to know. The defaults are those of a swarm of one."""
 
+    #: The name of this peer, a number from 0 on; and how many peers the swarm starts with.
     rank: int = 0
     world_size: int = 1
     #: Which of the peers of this machine it is; chooses the GPU.
@@ -37,6 +38,7 @@ class Setup:
     algorithm: str = "osgp"
     #: loopback, lan or wan; empty: loopback if all peers are on this machine, else lan.
     preset: str = ""
+    #: Of random topologies, data order and injected faults.
     seed: int = 0
     #: cpu, cuda, cuda:1; auto: the GPU of the local rank if there is one, else the CPU.
     device: str = "auto"
@@ -61,6 +63,7 @@ class Setup:
     advertise: str = ""
     #: host:port of every peer, by rank, where they are known beforehand.
     hosts: tuple[str, ...] = ()
+    #: The key pair of this peer; without one it talks to peers of this machine only, unless `insecure`.
     keys: KeyPair | None = None
     #: host:port of members of a swarm that runs already, and which this peer is to join.
     contacts: tuple[str, ...] = ()

@@ -27,8 +27,8 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(clone: Path, pip_exit: int) -> subprocess.CompletedProcess[str]:
-    command = ["make", f"PYTHON={sys.executable}", ".venv/.ready"]
+def make(clone: Path, pip_exit: int, target: str = ".venv/.ready") -> subprocess.CompletedProcess[str]:
+    command = ["make", f"PYTHON={sys.executable}", target]
     # Not as a part of the make that may run the tests.
     outside = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     environment = {**outside, "PIP_EXIT": str(pip_exit)}
@@ -45,6 +45,30 @@ def test_setting_up_is_one_line(clone: Path) -> None:
     assert make(clone, 1).returncode == 0, "a second call installs nothing"
 
 
+def test_what_the_documents_need_is_installed_by_those_who_build_them(clone: Path) -> None:
+    done = make(clone, 0, ".venv/.ready-docs")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "Setting up .venv: installing constraints.txt, once; a minute or two, for torch is large ...",
+        "Setting up .venv for the documents, once; some seconds ...",
+    ]
+    assert make(clone, 1, ".venv/.ready-docs").returncode == 0, "a second call installs nothing"
+    rules = (ROOT / "Makefile").read_text()
+    needing = {line.partition(":")[0] for line in rules.splitlines() if "$(DOCS)" in line.partition("#")[0]}
+    assert needing == {"$(DOCS)", "docs"}, "a demo is no slower for them"
+
+
+def test_a_broken_link_of_the_documents_fails_the_check() -> None:
+    """Warnings are errors; those that --quiet hides would not be counted."""
+    rules = (ROOT / "Makefile").read_text()
+    assert "\ncheck: $(READY) docs ##" in rules
+    assert rules.partition("\ndocs:")[2].splitlines()[1].endswith("mkdocs build --strict")
+    checked = (ROOT / "mkdocs.yml").read_text().partition("validation:")[2]
+    assert {"omitted_files: warn", "not_found: warn", "anchors: warn", "unrecognized_links: warn"} <= {
+        line.strip() for line in checked.splitlines()
+    }
+
+
 def test_an_error_is_shown_in_full_and_the_next_call_tries_again(clone: Path) -> None:
     failed = make(clone, 1)
     assert failed.returncode != 0
@@ -54,9 +78,9 @@ def test_an_error_is_shown_in_full_and_the_next_call_tries_again(clone: Path) ->
     assert (clone / ".venv" / ".ready").exists()
 
 
-def test_make_bench_runs_what_the_readme_and_the_help_say() -> None:
+def test_make_bench_runs_what_the_guide_and_the_help_say() -> None:
     help_line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("bench:"))
     names = "planning, command_line, codecs, simulator, engine"
     assert ", ".join(SHORT) == names
     assert help_line.endswith(f": {names}")
-    assert f"with their bars: {names};" in (ROOT / "README.md").read_text()
+    assert f"with their bars: {names} |" in (ROOT / "docs" / "guide" / "install.md").read_text()

@@ -16,11 +16,11 @@ SHARED_MODULES = {"errors", "plans"}
 SHARED_CLASSES = {
     "Ack",
     "Ask",
-    "Codec",
     "Heard",
     "Join",
     "Leave",
     "News",
+    "Outgoing",
     "Plain",
     "Plan",
     "Received",

@@ -18,9 +18,10 @@ import msgpack
 import numpy as np
 import zmq
 
-from gossip.books.mass import Layout
+from gossip.values.buffers import Buffer
+from gossip.values.layout import Layout
 from gossip.wire import frames as wire
-from gossip.wire.frames import Buffer, Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Parcel
 
 __all__ = ["parcels", "recorded"]
@@ -30,7 +31,7 @@ def parcels(order: dict[str, Any]) -> Iterator[Sequence[Buffer]]:
     """Yield parcels that claim to be from one peer, for another."""
     if "version" in order:
         wire.VERSION = order["version"]
-    codec = Codec(order["run"], Layout.uniform(order["size"], 1, np.float32))
+    codec = WireCodec(order["run"], Layout.uniform(order["size"], 1, np.float32))
     values = np.full(order["size"], float(order.get("value", 0.0)), np.float32)
     weight = float(order.get("weight", 0.5))
     origin, destination = Address(*order["origin"]), Address(*order["destination"])

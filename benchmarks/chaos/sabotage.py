@@ -67,8 +67,7 @@ class Sabotage:
     def _overwrite(self, value: float) -> None:
         """Fill the model with a value, as a training that went wrong."""
         assert self._peer is not None
-        replica = self._peer._replica
-        assert replica is not None
+        replica = self._peer._attached().replica
         replica.restore([torch.full_like(values, value) for values in replica.values()])
 
     def _revoke(self) -> None:

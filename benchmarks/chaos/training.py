@@ -102,9 +102,8 @@ def _watch_attach(peer: peers.Peer, padding: int) -> None:
         if padding:
             model.register_buffer("padding", torch.zeros(padding << 20, dtype=torch.uint8))
         attach(model, optimizer)
-        assert peer._replica is not None
         assert peer._records.directory is not None
-        (peer._records.directory / "size").write_text(str(peer._replica.layout.size))
+        (peer._records.directory / "size").write_text(str(peer._attached().replica.layout.size))
 
     peer.attach = attached  # type: ignore[method-assign,assignment]
 

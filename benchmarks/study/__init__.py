@@ -1,1 +1,1 @@
-"""How to scale, and which method when: real training inside the simulator, and docs/study.md made from it."""
+"""How to scale, and which method when: real training inside the simulator, and docs/results/study.md made from it."""

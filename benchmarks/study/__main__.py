@@ -1,4 +1,4 @@
-"""Run the study, or some sections of it, and write docs/study.md.
+"""Run the study, or some sections of it, and write docs/results/study.md.
 
     python -m benchmarks.study [scale|faults|compression|updates|topologies|all ...] [--quick] [--jobs 2]
 
@@ -22,7 +22,7 @@ from benchmarks.study.section import Report
 SECTIONS = {
     one.name: one for one in (scale.SECTION, faults.SECTION, compression.SECTION, updates.SECTION, graphs.SECTION)
 }
-_DOCUMENT = Path(__file__).parents[2] / "docs" / "study.md"
+_DOCUMENT = Path(__file__).parents[2] / "docs" / "results" / "study.md"
 
 
 def main(arguments: list[str] | None = None) -> None:

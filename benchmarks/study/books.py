@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gossip.books.inbox import Pile
-from gossip.books.mass import Layout
 from gossip.core.core import Core
 from gossip.events import Drawn
 from gossip.simulation.accounts import Accounts, Amount
+from gossip.values.layout import Layout
 from gossip.wire.messages import Parcel
 
 __all__ = ["WeightBooks"]

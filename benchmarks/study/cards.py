@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gossip.faults.weather import Network, Weather
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 
 __all__ = ["Cards"]
 

@@ -1,4 +1,4 @@
-"""docs/study.md: written by hand, save what stands between two marks of a section."""
+"""docs/results/study.md: written by hand, save what stands between two marks of a section."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import torch
 
 from peers.methods.moves import Moves
 from peers.model.replica import Replica
-from peers.session.session import Engine
+from peers.steps.gossip_steps import GossipSteps
 
 __all__ = ["RULES", "moves"]
 
@@ -40,17 +40,16 @@ class FactorMoves(Moves):
         }
 
 
-def _factor(rule: str, engine: Engine) -> Callable[[int], float]:
-    weights = engine.core.mass.weights
-    return (lambda shard: 1 / weights[shard]) if rule == "textbook" else (lambda _: 1.0)
+def _factor(rule: str, steps: GossipSteps) -> Callable[[int], float]:
+    return (lambda shard: 1 / steps.weight(shard)) if rule == "textbook" else (lambda _: 1.0)
 
 
 #: In the order of the tables.
 RULES = ("textbook", "z-step", "capped")
 
 
-def moves(rule: str, engine: Engine, replica: Replica) -> Moves:
+def moves(rule: str, steps: GossipSteps, replica: Replica) -> Moves:
     """Return what makes the optimizer's moves as long as the rule says."""
     if rule == "capped":
-        return Moves(replica.layout.shards, replica.shard, engine.stretch)
-    return FactorMoves(replica.layout.shards, replica.shard, _factor(rule, engine))
+        return Moves(replica.layout.shards, replica.shard, steps.stretch)
+    return FactorMoves(replica.layout.shards, replica.shard, _factor(rule, steps))

@@ -20,14 +20,16 @@ from benchmarks.study.cards import Cards
 from benchmarks.study.run import Outcome, Run
 from benchmarks.study.tasks import CURVE_IMAGES, TASKS, batches, deal
 from benchmarks.study.trainers import Averager, Gossiper, Server, Trainer
-from gossip.books.mass import SHARD_BYTES, Mass, Values
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.events import Effect
 from gossip.faults import parse_incident, parse_straggler
 from gossip.settings import Settings
 from gossip.simulation import Scenario
 from gossip.simulation.swarm import Process, Swarm
+from gossip.values.blocks import Values
+from gossip.values.layout import SHARD_BYTES
+from gossip.view.view import Roster
 from gossip.wire.messages import Address
 from peers.methods.choosing import fit
 

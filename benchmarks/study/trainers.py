@@ -1,6 +1,6 @@
 """The trainers of simulated peers: the code of real ones, cut where a real one would wait.
 
-A gossiping peer runs `peers.steps.gossip_steps` on an engine without thread and socket. Collective ones do what
+A gossiping peer runs `peers.steps.gossip_steps` on a session without thread and socket. Collective ones do what
 `peers.steps.allreduce_steps` and `peers.steps.server_steps` do, which block while they wait and so cannot be used as
 they are; what is averaged or served goes through the same `gossip.collective` as in a real peer.
 """
@@ -26,25 +26,23 @@ from peers.model.flat_tensors import FlatTensors
 from peers.model.gradients import Gradients
 from peers.model.replica import Replica
 from peers.model.whole_state import WholeState
-from peers.session.session import Engine
-from peers.steps.gossip_steps import Stepping
+from peers.steps.gossip_steps import GossipSteps
 
 __all__ = ["Averager", "Gossiper", "Server", "Trainer"]
 
 Feed = Callable[[Event], None]
 
 
-class SimulatedEngine(Engine):
-    """What `Stepping` asks of an engine, answered by a core in virtual time."""
+class SimulatedSession:
+    """What `GossipSteps` asks of a session, answered by a core in virtual time."""
 
-    def __init__(self, core: Core, replica: Replica, feed: Feed) -> None:
-        # Not the base's: it starts a thread and talks to a transport.
-        self.core = core
-        self.exchanged = set()
-        self._policy = core.policy
-        self._replica = replica
+    def __init__(self, core: Core, feed: Feed) -> None:
+        self.policy = core.policy
+        self.exchanged: set[int] = set()
+        #: There is one thread, so the core itself is asked.
+        self.status = core.status
         self._feed = feed
-        self._turns = list(core.turns)
+        self._turns = core.status().turns
 
     def merge(self) -> None:
         """Merge what has arrived."""
@@ -52,10 +50,14 @@ class SimulatedEngine(Engine):
 
     def step(self) -> float:
         """Look at what a step exchanged that is over."""
-        turns = list(self.core.turns)
+        turns = self.status().turns
         self.exchanged = {shard for shard, turn in enumerate(turns) if turn != self._turns[shard]}
         self._turns = turns
         return 0.0
+
+    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+        """Refuse: the study measures how far simulated peers are apart, and does not mix them."""
+        raise NotImplementedError
 
 
 class Trainer(ABC):
@@ -111,9 +113,8 @@ class Gossiper(Trainer):
         rule: str,
     ) -> None:
         super().__init__(core, model, optimizer, data)
-        self._engine = SimulatedEngine(core, replica, feed)
-        self._stepping = Stepping(self._engine, replica, method)
-        self._stepping.moves = moves(rule, self._engine, replica)
+        self._steps = GossipSteps(SimulatedSession(core, feed), replica, method)
+        self._steps.moves = moves(rule, self._steps, replica)
         self._feed = feed
 
     def start(self) -> bool:
@@ -123,14 +124,14 @@ class Gossiper(Trainer):
     def step(self) -> None:
         """Merge, move, and hand over."""
         self.compute()
-        self._stepping.begin()
+        self._steps.begin()
         self._optimizer.step()
-        self._stepping.end()
+        self._steps.end()
         self._feed(events.StepFinished())
 
     def proceed(self) -> None:
         """Do what the method does after an exchange."""
-        self._stepping.exchange()
+        self._steps.exchange()
 
 
 class Averager(Trainer):

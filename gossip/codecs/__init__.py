@@ -1,7 +1,7 @@
 """Codecs by name: ``int8``, ``int4:block=32``, ``topk:share=1%,values=int8``.
 
 A codec is a `Codec` in a file of its own, listed here; the keyword parameters of its constructor are what users may
-set, and what it keeps them as. docs/compression.md has the formats byte by byte.
+set, and what it keeps them as. docs/reference/codecs.md has the formats byte by byte.
 """
 
 from __future__ import annotations

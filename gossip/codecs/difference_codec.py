@@ -10,7 +10,7 @@ best there is: with it |d - f C(d)| is never above |d|, whatever the codec. For 
 a tenth of the values, 0.09 for a hundredth. The bound of the paper is proportional to delta where that is small, but
 for the worst graph and the worst values, far below what works. delta / (3 - 2 delta) is 1 where nothing is taken off
 and a third of delta where nearly all is. With twice as much, a tenth of the values diverges on a complete graph
-(docs/algorithms.md).
+(docs/reference/algorithms.md).
 """
 
 from __future__ import annotations

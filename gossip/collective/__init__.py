@@ -5,9 +5,9 @@ codec, `reduction` makes one average after the other of either, among whoever is
 with a centre.
 """
 
-from gossip.collective.interface import Exchange
+from gossip.collective.interface import Collective
 from gossip.collective.plans import PLANS, Plan, choose, plan
 from gossip.collective.reduction import Reduction
 from gossip.collective.server import ParameterServer
 
-__all__ = ["PLANS", "Exchange", "ParameterServer", "Plan", "Reduction", "choose", "plan"]
+__all__ = ["PLANS", "Collective", "ParameterServer", "Plan", "Reduction", "choose", "plan"]

@@ -8,14 +8,14 @@ from typing import Protocol
 from gossip import events
 from gossip.wire.messages import Address, Chunk, Enter, Lack
 
-__all__ = ["Call", "Exchange", "Said"]
+__all__ = ["Call", "Collective", "Said"]
 
 #: What the trainer wants of it, and what peers say to each other about it.
 Call = events.Synchronize | events.Reduce | events.Withdraw | events.Offer
 Said = Enter | Lack | Chunk
 
 
-class Exchange(Protocol):
+class Collective(Protocol):
     """A state machine beside the core's own. It is told who is there with every call: the core's view is the truth."""
 
     def handle(self, call: Call, now: float) -> None:

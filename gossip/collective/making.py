@@ -5,7 +5,7 @@ from __future__ import annotations
 from gossip import codecs
 from gossip.books.mass import Mass
 from gossip.collective.attempts import Attempts
-from gossip.collective.interface import Exchange
+from gossip.collective.interface import Collective
 from gossip.collective.reduction import Reduction
 from gossip.collective.residuals import Residuals
 from gossip.collective.server import ParameterServer
@@ -52,7 +52,7 @@ def _residuals(policy: Policy, compress: str) -> Residuals | None:
     return Residuals(codecs.parse(compress), correction)
 
 
-def exchange_of(policy: Policy, me: Address, mass: Mass, settings: Settings) -> Exchange | None:
+def exchange_of(policy: Policy, me: Address, mass: Mass, settings: Settings) -> Collective | None:
     """Return the exchange that the policy needs beside the pushing of mass, if it needs one."""
     check_settings(policy, settings.share, settings.compress)
     if not policy.collective:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gossip.books.mass import Mass
-from gossip.core.view import View
+from gossip.view.view import View
 from gossip.wire.frames import ANNEX_BYTES
 from gossip.wire.messages import Address, Piece, Want
 

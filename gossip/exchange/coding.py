@@ -14,23 +14,21 @@ sender, so no mass is lost by it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
-
 from gossip import codecs
-from gossip.books.mass import Layout
 from gossip.codecs import Codec
+from gossip.codecs.choice import Choice
 from gossip.codecs.difference_codec import DifferenceCodec
 from gossip.codecs.pair_coding import PAIRS, PairCoding
+from gossip.codecs.trusted import AUTO
 from gossip.errors import SettingsError
 from gossip.exchange.headroom import Room
 from gossip.policies.policy import Policy
+from gossip.values.layout import Layout
 from topologies.draws import below
 from topologies.spec import suggest
 
-__all__ = ["AUTO", "LEAST", "Choice", "Coding", "check_codec", "trusted"]
+__all__ = ["AUTO", "LEAST", "Choice", "Coding", "check_codec"]
 
-AUTO = "auto"
 #: The codecs that are tried, from the heaviest, and where it starts: too light costs little, too heavy a lot.
 _LADDER = ("none", "bf16", "int8")
 _FIRST = "int8"
@@ -92,36 +90,6 @@ def check_codec(text: str, policy: Policy | None = None) -> None:
             f"{codec.name} cannot carry mass: most of it would not arrive, or too coarsely; it is for gradients and "
             f"differences. Use {instead}; or, for {codec.name}, {others}"
         )
-
-
-@lru_cache(maxsize=64)
-def trusted(text: str, own: str) -> Codec | None:
-    """Return the codec that a parcel claims, if it is one of ours or a usual one; None: nothing is made of it.
-
-    Parameters from the wire are not believed: a block of a billion values would be ours to allocate.
-    """
-    usual = {codecs.spell(codecs.get(name)): codecs.get(name) for name in codecs.names()}
-    pairs = PairCoding.parse(own)
-    if pairs is not None:
-        if text == pairs.spelled:
-            return pairs.moved
-    elif own not in ("", AUTO):
-        codec = codecs.parse(own)
-        usual[codecs.spell(codec)] = codec
-    found = usual.get(text)
-    return found if found is not None and found.carries_mass else None
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How parcels go out from now on, and why."""
-
-    codec: str
-    share: float
-    reason: str
-
-    def __str__(self) -> str:
-        return self.codec if self.share == 1 else f"{self.codec}, {self.share:.0%} of the shards"
 
 
 class Coding:

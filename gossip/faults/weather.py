@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gossip.errors import SettingsError
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 from topologies.draws import draw
 
 __all__ = ["Counts", "Network", "Separates", "Weather"]

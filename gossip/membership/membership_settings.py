@@ -1,8 +1,8 @@
 """The settings of membership: what each means, what follows from it, and what more or less of it costs.
 
 Deaths are told late rather than falsely. A member that is late is not waited for long before it is suspect, let alone
-dead (`gossip.core.waiting`), so a late verdict costs the memory of a few unanswered parcels; a false one costs a peer
-all its mass. Hence intervals half again as long as other SWIM implementations have, and room for a machine that is
+dead (`gossip.exchange.patience`), so a late verdict costs the memory of a few unanswered parcels; a false one costs a
+peer all its mass. Hence intervals half again as long as other SWIM implementations have, and room for a machine that is
 loaded.
 """
 

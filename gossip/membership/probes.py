@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gossip.core.arrivals import Estimate
+from gossip.arrivals import Estimate
 from gossip.membership.bodies import Ack, Errand, Nack, Ping
 from gossip.membership.health import Health
 from gossip.membership.membership_settings import MembershipSettings

@@ -12,7 +12,7 @@ SWIM's incarnation number is two numbers here. A new life costs its bearer all i
 there are many under loss, is answered by a refutation, and only a death by a new life. A death that was declared in
 ignorance of a refutation, by a peer that cannot hear, say, is believed by nobody who heard the refutation. Should the
 one who declared it hear of it in the end, it says alive again, of the same life; its core has fenced that life
-(`gossip.core.view`) and tells its bearer so.
+(`gossip.view.view`) and tells its bearer so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import xxhash
 
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
-from gossip.net.keys import valid_key
+from gossip.keys import valid_key
 
 __all__ = ["ENDPOINT_LIMIT", "LIFE_LIMIT", "RANK_LIMIT", "Record", "State"]
 

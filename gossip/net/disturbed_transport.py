@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from gossip.endpoint import Endpoint
 from gossip.faults.weather import Counts, Network
 from gossip.net.transport import Transport
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 
 __all__ = ["DisturbedTransport"]
 

@@ -23,13 +23,14 @@ from types import TracebackType
 
 from gossip import events
 from gossip.core.core import Core
+from gossip.core.status import Status
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError
 from gossip.events import Effect, Event
 from gossip.membership import Record, State
 from gossip.net.transport import Transport
 from gossip.values.blocks import Values
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 
 __all__ = ["Driver", "DriverError"]
 
@@ -70,7 +71,10 @@ class Driver:
             clock: monotonic seconds.
         """
         self._core = core
-        core.sink = self._carry_out
+        core.outlet.sink = self._carry_out
+        #: What the trainer's thread and all others may know of the core: published here, in this thread.
+        self._status = core.status()
+        self._stale = self._answered = False
         self._transport = transport
         self._listen = listen
         self._clock = clock
@@ -195,6 +199,23 @@ class Driver:
         """Raise if the loop has failed."""
         self._raise_failure()
 
+    def status(self) -> Status:
+        """Return a picture of the core, from any thread: as of the last call that was answered, or later."""
+        return self._status
+
+    def measure(self, on: bool) -> None:
+        """Let the steps from now on only mix and measure how far others are, or let them train again."""
+        self.post(events.Measure(on))
+
+    def advance(self, step: int) -> None:
+        """Go on from a step that was adopted from others."""
+        self.post(events.Advance(step))
+
+    def records(self) -> list[Record]:
+        """Return what membership knows of everybody; only for `listen`, which runs in the driver's own thread."""
+        assert threading.current_thread() is self._thread, "only the driver's thread reads the core"
+        return [] if self._core.membership is None else list(self._core.membership.records())
+
     def flush(self, timeout: float) -> bool:
         """Wait until every parcel that was sent is answered; return whether that came about in time."""
         deadline = self._clock() + timeout
@@ -212,7 +233,7 @@ class Driver:
             self._thread.join()
         else:
             self._transport.close()
-        self._core.sink = None
+        self._core.outlet.sink = None
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -227,8 +248,11 @@ class Driver:
         except BaseException as failure:  # noqa: BLE001 - whatever it is, the trainer's thread raises it
             self._failure = failure
         finally:
-            self._transport.close()
-            self._done.set()
+            try:
+                self._publish()
+            finally:
+                self._transport.close()
+                self._done.set()
 
     def _turn(self) -> None:
         """Take in what there is to take in, then wait for more."""
@@ -245,6 +269,7 @@ class Driver:
             self.bytes_received += sum(map(len, frames))
             self._handle(events.Received(frames, self._transport.looks_only))
         else:
+            self._publish()
             return  # there may be more, and the trainer may have called
         deadline = self._core.deadline
         if deadline is not None and deadline <= self._clock():
@@ -257,6 +282,7 @@ class Driver:
             if self._insisted:
                 again = self._clock() + _RETRY
                 deadline = again if deadline is None else min(deadline, again)
+        self._publish()
         (self._idle.clear if len(self._core.outbox) else self._idle.set)()
         self._transport.wait(None if deadline is None else deadline - self._clock())
 
@@ -264,6 +290,17 @@ class Driver:
         if not isinstance(event, events.Received):
             self._idle.clear()
         self._core.handle(event, self._clock())
+        self._stale = True
+        if self._answered:
+            self._answered = False
+            self._publish()
+            self._done.set()
+
+    def _publish(self) -> None:
+        """Let other threads see the core as it is now: with every answer, and before every wait."""
+        if self._stale:
+            self._stale = False
+            self._status = self._core.status()
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, events.Send):
@@ -287,7 +324,7 @@ class Driver:
             self._listen(effect)
         if isinstance(effect, self._awaited):
             self._answer = effect
-            self._done.set()
+            self._answered = True  # and published, once the event is handled
 
     def _send(self, rank: int, frames: Sequence[Buffer]) -> bool:
         if rank in self._directory:

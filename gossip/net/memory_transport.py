@@ -20,7 +20,7 @@ import numpy as np
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.net.transport import TransportError
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 
 __all__ = ["Hub", "MemoryTransport"]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gossip.books.mass import Layout
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, Rejected
-from gossip.net.keys import KeyPair
+from gossip.keys import KeyPair
 from gossip.net.transport import ZmqTransport
-from gossip.wire.frames import Codec
+from gossip.values.layout import Layout
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import ANYBODY, Address, Look, Shown
 
 __all__ = ["Looker", "NothingShown"]
@@ -52,7 +52,7 @@ class Looker:
         admitted: Iterable[bytes] = () if key is None else (key,)
         self._peer = peer
         self._key = "" if keys is None else keys.public.decode()
-        self._codec = Codec("look", Layout.uniform(1, 1, np.dtype(np.float32)))
+        self._codec = WireCodec("look", Layout.uniform(1, 1, np.dtype(np.float32)))
         self._transport = ZmqTransport(bind, keys=keys, admitted=admitted, insecure=insecure, shared=False)
         self._transport.connect(_THERE, peer, key)
 

@@ -37,12 +37,13 @@ import zmq.utils.z85
 
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
-from gossip.net.keys import KeyPair
-from gossip.net.link import Link
+from gossip.keys import KeyPair
+from gossip.link import Link
 from gossip.net.shared_memory.owner import REFERENCE_BYTES, SMALLEST, Reference
 from gossip.net.shared_memory.sharing import Board, Sharing, is_near
 from gossip.net.shared_memory.views import BOARD, Views
-from gossip.wire.frames import HEADER_LIMIT, Buffer
+from gossip.values.buffers import Buffer
+from gossip.wire.frames import HEADER_LIMIT
 
 __all__ = ["Transport", "TransportError", "ZmqTransport", "new_keys"]
 

@@ -19,8 +19,8 @@ have alpha = 1, a beta that is tuned, 0.4 to 0.8 as a rule, and an h of 12 or 48
 
 Why beta is 0.3 here. The outer momentum makes the rate 1 / (1 - beta) times as large, on top of the optimizer's own,
 and it keeps differences between replicas alive: whatever the topology, they lose no more than 1 - sqrt(beta) of
-themselves with an exchange (docs/study.md, outer momentum). With 0.7 and a rate that suits everybody else, training
-ended far below `local`; with 0.3 at its level or above.
+themselves with an exchange (docs/results/study.md, outer momentum). With 0.7 and a rate that suits everybody else,
+training ended far below `local`; with 0.3 at its level or above.
 
 With ``differences=true`` the exchange is that of `choco`, on a fixed symmetric graph, and any codec will do.
 

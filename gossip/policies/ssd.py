@@ -30,7 +30,7 @@ With ``differences=true`` the exchange is that of `choco`, on a fixed symmetric 
 
 Use it where a link carries a model every few steps and peers' data differ, so that `local` drifts apart. In the paper
 each exchange is with all. With ``--topology exponential --compress int8`` 8 peers exchange with three others for fewer
-bytes than with one in fp32 (README, Measured).
+bytes than with one in fp32 (docs/results/accuracy.md).
 """
 
 from __future__ import annotations

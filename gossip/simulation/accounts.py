@@ -32,10 +32,11 @@ import numpy.typing as npt
 
 from gossip import events
 from gossip.books.inbox import Pile
-from gossip.books.mass import Layout, Values
 from gossip.core.core import Core
 from gossip.errors import InvariantError
 from gossip.events import Effect
+from gossip.values.blocks import Values
+from gossip.values.layout import Layout
 from gossip.wire.messages import Address, Parcel
 
 __all__ = ["Accounts"]

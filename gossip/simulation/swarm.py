@@ -21,10 +21,8 @@ import numpy as np
 import xxhash
 
 from gossip import events
-from gossip.books.mass import Layout, Mass, Values
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.planning import planner
-from gossip.core.view import Roster
 from gossip.errors import InvariantError, SettingsError
 from gossip.events import Effect, Event
 from gossip.faults import Moment
@@ -35,7 +33,11 @@ from gossip.simulation.accounts import Accounts
 from gossip.simulation.incidents import Incidents
 from gossip.simulation.result import Result
 from gossip.simulation.scenario import Scenario
-from gossip.wire.frames import Buffer
+from gossip.values.blocks import Values
+from gossip.values.buffers import Buffer
+from gossip.values.layout import Layout
+from gossip.view.planning import planner
+from gossip.view.view import Roster
 from gossip.wire.messages import Address
 from topologies.draws import draw, draw_array
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from gossip.net.shared_memory.owner import Memory, Owner, Plain
 from gossip.values.blocks import Values
+from gossip.values.memory import Memory, Owner, Plain
 
 __all__ = ["Pool"]
 

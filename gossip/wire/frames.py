@@ -8,7 +8,8 @@
     header    [version, run, kind, origin rank, origin incarnation, destination rank, destination incarnation,
                ... then by kind]
     parcel    ... sequence, turn, shard, weight, ask, dtype, length of the body in bytes, codec (empty: the values as
-              they are; docs/compression.md has the others). The weight is 0 exactly if the codec is topk-pair or choco
+              they are; docs/reference/codecs.md has the others). The weight is 0 exactly if the codec is topk-pair or
+              choco
     ack       ... sequence
     refusal   ... sequence
     pass      ... turn, shard
@@ -42,14 +43,15 @@ import msgpack
 import numpy as np
 import xxhash
 
-from gossip.books.mass import Layout
 from gossip.codecs.difference_codec import DifferenceCodec
 from gossip.codecs.pair_coding import PairCoding
+from gossip.codecs.trusted import trusted
 from gossip.endpoint import Endpoint
 from gossip.errors import Reason, Rejected, SettingsError
-from gossip.exchange.coding import trusted
-from gossip.net.keys import valid_key
+from gossip.keys import valid_key
 from gossip.values.blocks import Values, inspect
+from gossip.values.buffers import Buffer
+from gossip.values.layout import Layout
 from gossip.version import WIRE as VERSION
 from gossip.wire import chunk_frames, pair_frames
 from gossip.wire.messages import (
@@ -76,9 +78,7 @@ from gossip.wire.messages import (
     Want,
 )
 
-__all__ = ["ANNEX_BYTES", "HEADER_LIMIT", "NEWS_LIMIT", "SHOWN_LIMIT", "VERSION", "WEIGHT_LIMIT", "Buffer", "Codec"]
-
-Buffer = bytes | bytearray | memoryview
+__all__ = ["ANNEX_BYTES", "HEADER_LIMIT", "NEWS_LIMIT", "SHOWN_LIMIT", "VERSION", "WEIGHT_LIMIT", "WireCodec"]
 
 #: No header is longer than this.
 HEADER_LIMIT = 256
@@ -141,7 +141,7 @@ _WITH_BODY = (_PARCEL, _NEWS, _PIECE, _ROLL, _LOOK, _SHOWN, _LACK, _CHUNK, _PROP
 assert sys.byteorder == "little", "values go over the wire as they are in memory, which must be little-endian"
 
 
-class Codec:
+class WireCodec:
     """Turns messages of one run, about one layout, into frames and back."""
 
     def __init__(self, run: str, layout: Layout, codec: str = "", differences: DifferenceCodec | None = None) -> None:

@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from gossip.books.mass import Values
 from gossip.codecs import Payload
 from gossip.codecs.topk import Sparse
+from gossip.values.blocks import Values
 
 __all__ = [
     "ANYBODY",

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from gossip.books.mass import Layout
 from gossip.codecs.pair_coding import PairCoding
 from gossip.errors import Reason, Rejected
+from gossip.values.layout import Layout
 from gossip.wire.messages import Address, Proposal
 
 __all__ = ["decoded", "encoded"]

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossip.faults import Faults
-from gossip.net.keys import KeyPair
+from gossip.keys import KeyPair
 from gossip.net.transport import new_keys
 from launch.swarm.host import Host
+from launch.swarm.interrupts import interruptible
 from launch.swarm.invitation import JOIN, WATCH, Invitation, write_invitation
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat
 from launch.watch.display import Display
@@ -78,6 +79,7 @@ class Controller:
         self._plan = plan
         self._display = display
         self._clock = clock
+        self._grace = float(plan.common["stop_within"])
         self._queue: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
         by_rank = hosts(lambda rank, message: self._queue.put((rank, message)))
         self._peers = {seat.rank: _Peer(seat, by_rank[seat.rank]) for seat in plan.seats}
@@ -89,39 +91,30 @@ class Controller:
         self._introduced = plan.swarm > 0
         #: Key pairs by which others may join or look, by the file that they are left in.
         self._invitations: dict[str, KeyPair | None] = {JOIN: None, WATCH: None}
-        self._interrupted = False
+        #: Requests to stop: those that came, and those that were followed.
+        self._requests = self._followed = 0
         self._aborted = False
+        #: When those who were asked to stop are killed.
+        self._kill_at: float | None = None
         self._began = clock()
 
     def run(self) -> int:
         """Launch, and return the exit code when all peers have ended."""
-        kill_at: float | None = None
-        grace = float(self._plan.common["stop_within"])
         try:
-            if self._plan.spread and not self._plan.insecure:
+            with interruptible(self._request):
+                if self._plan.spread and not self._plan.insecure:
+                    for peer in self._peers.values():
+                        pair = new_keys()
+                        peer.keys = [pair.public.decode(), pair.secret.decode()]
+                    self._invitations = {JOIN: new_keys(), WATCH: new_keys()}
                 for peer in self._peers.values():
-                    pair = new_keys()
-                    peer.keys = [pair.public.decode(), pair.secret.decode()]
-                self._invitations = {JOIN: new_keys(), WATCH: new_keys()}
-            for peer in self._peers.values():
-                self._start(peer)
-            while self._unfinished():
-                try:
-                    self._turn()
-                    if kill_at is not None and self._clock() > kill_at:
-                        self._signal_all(signal.SIGKILL)
-                except KeyboardInterrupt:
-                    if self._interrupted:
-                        self._signal_all(signal.SIGKILL)
-                        self._display.event("stopping at once")
-                    else:
-                        self._ask_to_stop()
-                        self._display.event(f"stopping, in {grace:g} s at the latest; Ctrl-C again: at once")
-                    self._interrupted = True
-                    kill_at = kill_at or self._clock() + grace
-                if self._aborted and kill_at is None:
-                    self._ask_to_stop()
-                    kill_at = self._clock() + grace
+                    self._start(peer)
+                while self._unfinished():
+                    try:
+                        self._turn()
+                    except KeyboardInterrupt:  # of `_request`: what it cut short is of no use any more
+                        if self._followed > 1:
+                            raise
         finally:
             if self._unfinished():
                 self._signal_all(signal.SIGKILL)
@@ -149,17 +142,57 @@ class Controller:
         """Whether a dead peer is still to be started again: only into a swarm that is there."""
         return bool(peer.restarts) and not peer.running and self._swarm_goes_on() and not self._aborted
 
+    def _request(self) -> None:
+        """Note a request to stop, in a signal handler: it is followed in the next turn.
+
+        An exception from here could come between any two instructions, and what was just taken from the queue would be
+        lost: a peer's word that it listens, or its exit, which would be waited for without end. Only what the display
+        writes is cut short, for that hangs when nobody reads it. And a second request does not wait for whatever holds
+        up the first.
+        """
+        self._requests += 1
+        if self._requests - self._followed > 1:
+            raise KeyboardInterrupt
+        self._display.cut_short()
+
+    @property
+    def _interrupted(self) -> bool:
+        return self._followed > 0
+
     def _turn(self) -> None:
-        try:
-            rank, message = self._queue.get(timeout=0.1)
-        except queue.Empty:
+        if self._requests > self._followed:
+            self._followed += 1
+            self._stop()
+        elif not self._hear(0.1):
             self._display.refresh()
-        else:
-            self._handle(self._peers[rank], message)
         for peer in self._peers.values():
             if self._will_return(peer) and self._reached(peer.restarts[0]):
                 peer.restarts.pop(0)
                 self._restart(peer)
+        if self._aborted and self._kill_at is None:
+            self._ask_to_stop()
+            self._kill_at = self._clock() + self._grace
+        if self._kill_at is not None and self._clock() > self._kill_at:
+            self._signal_all(signal.SIGKILL)
+
+    def _stop(self) -> None:
+        """Follow a request to stop: the first asks all peers, and the second ends them."""
+        if self._followed > 1:
+            self._signal_all(signal.SIGKILL)
+            self._display.event("stopping at once")
+        else:
+            self._ask_to_stop()
+            self._kill_at = self._kill_at or self._clock() + self._grace
+            self._display.event(f"stopping, in {self._grace:g} s at the latest; Ctrl-C again: at once")
+
+    def _hear(self, seconds: float) -> bool:
+        """Wait so long for what happens next, and handle it; return whether anything came."""
+        try:
+            rank, message = self._queue.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        self._handle(self._peers[rank], message)
+        return True
 
     def _reached(self, moment: Any) -> bool:
         step = max(peer.step for peer in self._peers.values())
@@ -268,11 +301,8 @@ class Controller:
         for _ in range(_WORDS):
             if all(peer.listens for peer in self._peers.values() if peer.running):
                 return
-            try:
-                rank, message = self._queue.get(timeout=_SILENCE)
-            except queue.Empty:
+            if self._requests > self._followed or not self._hear(_SILENCE):
                 return
-            self._handle(self._peers[rank], message)
 
     def _signal_all(self, number: int) -> None:
         for peer in self._peers.values():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gossip.endpoint import Endpoint
-from gossip.net.keys import KeyPair, valid_key
+from gossip.keys import KeyPair, valid_key
 from launch.user_errors import CommandError
 
 __all__ = ["JOIN", "WATCH", "Invitation", "found", "read_invitation", "write_invitation"]

@@ -58,6 +58,7 @@ class Display:
         self._rows = {rank: _Row() for rank in ranks}
         self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
         self._drawn = 0.0
+        self._writing = False
 
     def __enter__(self) -> Display:
         if self._live is not None:
@@ -73,11 +74,11 @@ class Display:
         """Show a line of a peer's output."""
         if not self._quiet:
             prefix = Text(f"[{rank:>{self._width}}] ", style=_COLOURS[rank % len(_COLOURS)])
-            self._console.print(prefix + Text.from_ansi(text), soft_wrap=True)
+            self._write(prefix + Text.from_ansi(text))
 
     def event(self, text: str) -> None:
         """Show what the launcher itself has to say."""
-        self._console.print(Text(f"gossip: {text}", style="bold"), soft_wrap=True)
+        self._write(Text(f"gossip: {text}", style="bold"))
 
     def started(self, rank: int, host: str, lives: int) -> None:
         """Note that a peer was started."""
@@ -106,7 +107,23 @@ class Display:
         """Draw the table again, a few times a second at most."""
         if self._live is not None and (force or self._clock() - self._drawn > 0.2):
             self._drawn = self._clock()
-            self._live.update(self.table(), refresh=True)
+            self._write(self.table())
+
+    def cut_short(self) -> None:
+        """Raise `KeyboardInterrupt` out of what is being written, if anything is; for a signal handler."""
+        if self._writing:
+            self._writing = False
+            raise KeyboardInterrupt
+
+    def _write(self, what: Text | Table) -> None:
+        self._writing = True
+        try:
+            if isinstance(what, Text):
+                self._console.print(what, soft_wrap=True)
+            elif self._live is not None:
+                self._live.update(what, refresh=True)
+        finally:
+            self._writing = False
 
     def table(self) -> Table:
         """Return the table of all peers."""

@@ -12,7 +12,7 @@ from statistics import median_high
 from typing import Any
 
 from gossip.endpoint import Endpoint
-from gossip.net.keys import valid_key
+from gossip.keys import valid_key
 from peers.reporting.columns import COLUMNS, TOLD
 
 __all__ = ["FORMAT", "GONE", "TROUBLED", "behind", "read_picture", "status"]
@@ -83,7 +83,7 @@ def behind(steps: Sequence[float | None]) -> list[int | None]:
 
 
 def status(picture: dict[str, Any], through: str) -> dict[str, Any]:
-    """Return a picture as scripts get it; see docs/launch.md."""
+    """Return a picture as scripts get it; see docs/reference/records.md."""
     setup = picture["setup"]
     return {
         "format": FORMAT,

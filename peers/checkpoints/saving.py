@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from gossip.core.core import Core
+from gossip.core.status import Status
 from peers.checkpoints.checkpoint import Checkpoints
 from peers.checkpoints.random_states import capture_random_states, restore_random_states
 from peers.checkpoints.snapshot import Snapshot
@@ -18,7 +18,17 @@ from peers.data.batches import Batches
 from peers.methods.method import Method
 from peers.setup import Setup
 
-__all__ = ["Restored", "Saving"]
+__all__ = ["Restored", "Saving", "Stateful"]
+
+
+class Stateful(Protocol):
+    """An object that can be saved and restored as torch's schedulers and scalers can."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
+        """Restore it."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +55,23 @@ class Saving:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         method: Method,
-        also: dict[str, Any],
+        also: dict[str, Stateful],
         directory: Path | None,
-        tell: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._every = setup.checkpoint_every
         self._model = model
         self._optimizer = optimizer
         self._method = method
         self._also = also
-        self._tell = tell
+        self._warn = warn
         self._device = next(iter(model.parameters())).device
         self._due: int | None = None
         self._data: list[bytes] = []
         self._random: dict[str, Any] | None = None
         wanted = directory is not None and (setup.checkpoint_every or setup.resume)
         self._checkpoints = (
-            Checkpoints(directory / "checkpoints", setup.checkpoint_keep, tell) if wanted and directory else None
+            Checkpoints(directory / "checkpoints", setup.checkpoint_keep, warn) if wanted and directory else None
         )
 
     def load(self) -> Restored | None:
@@ -89,7 +99,7 @@ class Saving:
             self._method.load_state_dict(saved["state"])
             self._method.restored = True
         elif self._method.state_dict():
-            self._tell("the checkpoint is of another algorithm or cut: what it keeps beside the model starts afresh")
+            self._warn("the checkpoint is of another algorithm or cut: what it keeps beside the model starts afresh")
 
     def restore_data(self, index: int, batches: Batches) -> None:
         """Bring a loop over data back to where it was."""
@@ -107,13 +117,13 @@ class Saving:
         if self._checkpoints is not None and self._every and step % self._every == 0:
             self._due = step
 
-    def save_if_due(self, core: Core, loops: Sequence[Batches]) -> None:
+    def save_if_due(self, status: Status, loops: Sequence[Batches]) -> None:
         """Take a checkpoint, if one is due; it is written in the background."""
         if self._due is None or self._checkpoints is None:
             return
         step, self._due = self._due, None
-        snapshot = Snapshot(extra={"step": step, "weights": list(core.mass.weights), "turns": list(core.turns)})
-        method = {"name": type(self._method).__name__, "shards": len(core.turns), "state": self._method.state_dict()}
+        snapshot = Snapshot(extra={"step": step, "weights": list(status.weights), "turns": list(status.turns)})
+        method = {"name": type(self._method).__name__, "shards": len(status.turns), "state": self._method.state_dict()}
         states = [("model", self._model.state_dict()), ("optimizer", self._optimizer.state_dict()), ("method", method)]
         for name, state in states:
             tensors, snapshot.extra[name] = flatten(state, name)
@@ -126,12 +136,12 @@ class Saving:
         snapshot.extra["random"] = capture_random_states(self._device)
         self._checkpoints.save(step, snapshot)
 
-    def save_last(self, step: int, core: Core, loops: Sequence[Batches]) -> None:
+    def save_last(self, step: int, status: Status, loops: Sequence[Batches]) -> None:
         """Take a checkpoint of the step with which the peer ends early, if it takes any: due or not."""
         if self._every and self._checkpoints is not None:
             self._checkpoints.wait()  # two at once would mean that this one is skipped
             self._due = step
-            self.save_if_due(core, loops)
+            self.save_if_due(status, loops)
 
     def newest(self) -> int | None:
         """Return the step of the newest checkpoint on the disk, if there is one."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from gossip.books.mass import Values
+from gossip.values.blocks import Values
 
 __all__ = ["FlatTensors"]
 

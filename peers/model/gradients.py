@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from gossip.books.mass import Values
+from gossip.values.blocks import Values
 from peers.model.flat_tensors import FlatTensors
 
 __all__ = ["Gradients"]

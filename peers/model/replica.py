@@ -17,8 +17,9 @@ import xxhash
 from safetensors.torch import load, save
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from gossip.books.mass import BFLOAT16, SHARD_BYTES, Layout, Part, Values
 from gossip.errors import SettingsError
+from gossip.values.blocks import BFLOAT16, Values
+from gossip.values.layout import SHARD_BYTES, Layout, Part
 from peers.checkpoints.storable import copy_to_cpu
 from peers.model.fineness import shard_limit
 

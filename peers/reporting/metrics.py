@@ -17,7 +17,7 @@ from gossip.endpoint import Endpoint
 from gossip.errors import Reason, SettingsError
 from gossip.membership import State
 from gossip.version import __version__
-from peers.session.session import Engine
+from peers.session.session import Session
 from peers.setup import Setup
 
 __all__ = ["Figures", "Metrics"]
@@ -36,12 +36,12 @@ _FATES = {"booked": "Booked", "refused": "Refused", "released": "Released", "tak
 
 
 class Figures(NamedTuple):
-    """What a peer knows of itself; the engine is there once a model is attached."""
+    """What a peer knows of itself; the session is there once a model is attached."""
 
     step: int
     samples: int
     waited: float
-    engine: Engine | None
+    session: Session | None
 
 
 class Metrics:
@@ -88,24 +88,23 @@ class _Figures(Collector):
         yield info
         if self.source is None:
             return
-        step, samples, waited, engine = self.source()
+        step, samples, waited, session = self.source()
         yield _counter("steps", "Steps of the optimizer, those before a checkpoint included.", step)
         yield _counter("samples", "Samples trained on, as far as they came from peer.batches.", samples)
         yield _counter("waited_seconds", "Time in which the trainer waited for the gossip.", waited)
-        if engine is not None:
-            yield from _of_engine(engine)
+        if session is not None:
+            yield from _of_session(session)
 
 
 _INFO = ("rank", "run", "topology", "algorithm", "version")
 
 
-def _of_engine(engine: Engine) -> Iterator[Metric]:
-    core, driver, chronicle, row = engine.core, engine.driver, engine.chronicle, engine.rows.own()
-    counts, weights = dict(chronicle.counts), list(core.mass.weights)
+def _of_session(session: Session) -> Iterator[Metric]:
+    status, driver, chronicle, row = session.status(), session.driver, session.chronicle, session.rows.own()
+    counts = dict(chronicle.counts)
     states = ["alive", *list(chronicle.states.values())]
-    rejected = dict(core.rejections.by_reason)
-    yield _gauge("weight", "This peer's push-sum weight, the mean over its shards.", sum(weights) / len(weights))
-    yield _gauge("life", "The incarnation that this peer is in.", core.me.incarnation)
+    yield _gauge("weight", "This peer's push-sum weight, the mean over its shards.", session.weight)
+    yield _gauge("life", "The incarnation that this peer is in.", status.me.incarnation)
     for name, told in (("loss", "The loss that was logged last."), ("disagreement", "As it was last measured.")):
         if row.get(name) is not None:
             yield _gauge(name, told, row[name])
@@ -121,7 +120,7 @@ def _of_engine(engine: Engine) -> Iterator[Metric]:
     yield _counters("member_changes", "What happened to other members, as this peer saw it.", "kind", happened)
     yield _counter("reincarnations", "Lives that this peer gave up, declared dead.", counts.get("reincarnated", 0))
     yield _counter("written_off_weight", "Weight that was written off by this peer.", chronicle.written_off)
-    reasons = {reason.value: rejected.get(reason, 0) for reason in Reason}
+    reasons = {reason.value: status.rejected.get(reason, 0) for reason in Reason}
     yield _counters("rejected_frames", "Frames that were thrown away.", "reason", reasons)
     fates = {label: counts.get(what, 0) for label, what in _FATES.items()}
     yield _counters("parcels", "Parcels of others booked or refused; own ones released or taken back.", "fate", fates)

@@ -26,7 +26,7 @@ class Records:
         self,
         run_dir: str,
         rank: int,
-        tell: Callable[[str], None],
+        warn: Callable[[str], None],
         *,
         append: bool = False,
         tensorboard: bool = False,
@@ -36,13 +36,13 @@ class Records:
         Args:
             run_dir: the run directory, empty for none.
             rank: this peer.
-            tell: is called with a sentence when something cannot be written.
+            warn: is called with a sentence when something cannot be written.
             append: go on in the files of a former life, rather than start anew.
             tensorboard: write the figures of each step for TensorBoard too.
         """
         # One look at the clock on the wall: within a life, times never go back.
         self._midnight = time.time() - time.monotonic()
-        self._tell = tell
+        self._warn = warn
         self.directory = Path(run_dir) / f"rank-{rank}" if run_dir else None
         self._metrics: IO[str] | None = None
         self._events: IO[str] | None = None
@@ -96,7 +96,7 @@ class Records:
 
     def _give_up(self, error: OSError) -> None:
         self._metrics = self._events = self._tensorboard = None
-        self._tell(f"nothing more is recorded in {self.directory}: {error.strerror or error}")
+        self._warn(f"nothing more is recorded in {self.directory}: {error.strerror or error}")
 
 
 def _line(values: Mapping[str, Any], default: Callable[[Any], Any], indent: int | None = None) -> str:

@@ -106,8 +106,14 @@ class Agreement:
 class Bulletin:
     """All topics of one peer. Heard in the gossip thread, read and added to in the trainer's."""
 
-    def __init__(self, publish: Callable[[bytes], None], warn: Callable[[str], None]) -> None:
-        self._publish = publish
+    def __init__(self, send: Callable[[bytes], None], warn: Callable[[str], None]) -> None:
+        """Begin without topics.
+
+        Args:
+            send: is called with all that this peer knows, for its neighbours.
+            warn: is called with a sentence that the user should read.
+        """
+        self._send = send
         self._warn = warn
         self._topics: dict[str, Topic] = {}
         #: What was heard of topics that this peer has not come to yet.
@@ -120,16 +126,16 @@ class Bulletin:
             self._topics[name] = topic
             if name in self._early:
                 self._merge(name, self._early.pop(name))
-        self.tell()
+        self.publish()
 
-    def tell(self) -> None:
-        """Pass on what this peer knows: something has been added to it."""
+    def publish(self) -> None:
+        """Pass on all that this peer knows: something has been added to it."""
         with self._changed:
             body = msgpack.packb({name: topic.encode() for name, topic in self._topics.items()})
             if len(body) > NEWS_LIMIT:
                 raise SettingsError(f"the news have {len(body)} bytes, and {NEWS_LIMIT} is the limit")
             self._changed.notify_all()
-        self._publish(body)
+        self._send(body)
 
     def hear(self, body: bytes) -> None:
         """Take in what a neighbour knows, and pass it on if it is new."""
@@ -151,7 +157,7 @@ class Bulletin:
                         del self._early[next(iter(self._early))]
             self._changed.notify_all()
         if grown:
-            self.tell()
+            self.publish()
 
     def early(self) -> set[str]:
         """Return the topics that others have spoken of and this peer does not take part in."""

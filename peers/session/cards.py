@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
-from gossip.net.keys import valid_key
+from gossip.keys import valid_key
 
 __all__ = ["Card", "CardTable", "Channel", "FixedTable", "RendezvousError", "StoreTable"]
 
@@ -146,8 +146,8 @@ class Channel:
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def tell(self, **message: Any) -> bool:
-        """Tell the launcher something, without waiting for it; return False if it did not take it."""
+    def send(self, **message: Any) -> bool:
+        """Send the launcher a line, without waiting for it; return False if it did not take the line."""
         line = json.dumps(message).encode() + b"\n"
         if len(line) > select.PIPE_BUF:
             raise ValueError(f"a line of {len(line)} bytes could be torn; {select.PIPE_BUF} is the limit")
@@ -158,7 +158,7 @@ class Channel:
 
     def exchange(self, card: Card) -> dict[int, Card]:
         """Give the launcher the card and take all of them from it."""
-        self.tell(card=card.encode())
+        self.send(card=card.encode())
         cards = [Card.decode(fields) for fields in self.read()["cards"]]
         return {one.rank: one for one in cards}
 

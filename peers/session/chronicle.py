@@ -28,7 +28,7 @@ class Chronicle:
         self,
         known: Iterable[int],
         shards: int,
-        tell: Callable[[str], None],
+        warn: Callable[[str], None],
         note: Callable[..., None],
         *,
         newcomer: bool = False,
@@ -38,7 +38,7 @@ class Chronicle:
         Args:
             known: the other ranks that are members from the start.
             shards: of the model: weights are told per shard, as everywhere, where the core sums them.
-            tell: is called with a sentence that the user should read.
+            warn: is called with a sentence that the user should read.
             note: is called with the fields of an event.
             newcomer: whether this peer enters a swarm that runs, and so hears of many at once.
         """
@@ -49,7 +49,7 @@ class Chronicle:
         #: The weight that nobody holds any more because of this peer.
         self.written_off = 0.0
         self._shards = shards
-        self._tell = tell
+        self._warn = warn
         self._note = note
         self._newcomer = newcomer
         self._not_finite: set[int] = set()
@@ -67,19 +67,19 @@ class Chronicle:
                 self._note(event="welcomed", members=members)
             case events.Expelled(reason):
                 self._note(event="expelled", text=reason)
-                self._tell(reason)
+                self._warn(reason)
             case events.RejectedFrame():
                 self._rejected(effect)
             case events.Reincarnated(address, written_off) if not self._newcomer:
                 self._reincarnated(address.incarnation, written_off / self._shards)
             case events.Compressing(choice):
                 self._note(event="compress", codec=choice.codec, share=choice.share, text=f"{choice}: {choice.reason}")
-                self._tell(f"chose to send {choice}: {choice.reason}")
+                self._warn(f"chose to send {choice}: {choice.reason}")
             case events.Left(written_off):
                 self._left(written_off / self._shards if members > 1 else 0.0)
             case events.NotFinite(shard) if shard not in self._not_finite:
                 self._not_finite.add(shard)
-                self._tell(f"shard {shard} holds NaN or infinity: training diverged here, and nothing of it is pushed")
+                self._warn(f"shard {shard} holds NaN or infinity: training diverged here, and nothing of it is pushed")
 
     def _member_changed(self, record: Record, before: Record | None) -> None:
         state = record.state.name.lower()
@@ -100,9 +100,9 @@ class Chronicle:
             endpoint=record.endpoint,
         )
         if what == "died":
-            self._tell(f"rank {record.rank} is dead: it answered nobody; what was on its way to it is taken back")
+            self._warn(f"rank {record.rank} is dead: it answered nobody; what was on its way to it is taken back")
         elif what in ("joined", "returned"):
-            self._tell(f"rank {record.rank} has joined from {record.endpoint}, in life {record.incarnation}")
+            self._warn(f"rank {record.rank} has joined from {record.endpoint}, in life {record.incarnation}")
 
     def _what_happened(self, record: Record, before: Record | None) -> str:
         """Return what happened to a member, in a word."""
@@ -125,13 +125,13 @@ class Chronicle:
             )
         # What is late for a former life, or early from one that we have not heard of yet, is to be expected.
         if effect.log and reason not in (Reason.STALE, Reason.STRANGER):
-            self._tell(f"thrown away, {count} so far: {reason.value} from {effect.origin}: {effect.detail}")
+            self._warn(f"thrown away, {count} so far: {reason.value} from {effect.origin}: {effect.detail}")
 
     def _reincarnated(self, incarnation: int, weight: float) -> None:
         self.written_off += weight
         self.counts["reincarnated"] += 1
         self._note(event="reincarnated", incarnation=incarnation, written_off=weight)
-        self._tell(
+        self._warn(
             f"others had given this peer up; it goes on as incarnation {incarnation}, and a weight of {weight:.3g} "
             "was written off"
         )
@@ -140,7 +140,7 @@ class Chronicle:
         self.written_off += weight
         self._note(event="left", written_off=weight)
         if weight > 0:
-            self._tell(f"left with a weight of {weight:.3g} that nobody took in time; it is written off")
+            self._warn(f"left with a weight of {weight:.3g} that nobody took in time; it is written off")
 
 
 def _is_round(count: int) -> bool:

@@ -69,7 +69,7 @@ class Boundary:
         faults: Faults,
         network: Network | None,
         *,
-        tell: Callable[[str], None],
+        announce: Callable[[str], None],
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         after: After = _after,
@@ -84,7 +84,7 @@ class Boundary:
             stragglers: of all ranks.
             faults: of all ranks.
             network: of this peer's transport, from `disturbed`; None will do if no cut concerns it.
-            tell: gets a sentence before each injection, from any thread, and has to keep it before it returns.
+            announce: gets a sentence before each injection, from any thread, and has to keep it before it returns.
             sleep: for so many seconds.
             clock: monotonic seconds.
             after: does something later.
@@ -97,7 +97,7 @@ class Boundary:
         if network is None and faults.cuts_off(rank):
             raise SettingsError(f"rank {rank} is to be cut off, and its transport has no network: see `disturbed`")
         self._rank, self._network = rank, network
-        self._tell, self._sleep, self._clock, self._after = tell, sleep, clock, after
+        self._announce, self._sleep, self._clock, self._after = announce, sleep, clock, after
         self._began = clock() - elapsed
         slow = [(one, one.factor(rank, seed)) for one in stragglers if one.slows(rank, seed)]
         self._slow = [(one, factor) for one, factor in slow if factor > 1 or one.extra > 0]
@@ -168,7 +168,7 @@ class Boundary:
         self._timers.append(self._after(max(0.0, seconds), act))
 
     def _miss(self, name: str) -> None:
-        self._tell(f"the {name} is not injected: it was before this life")
+        self._announce(f"the {name} is not injected: it was before this life")
 
     def _straggle(self, step: int, seconds: float) -> None:
         began = max(0.0, self._clock() - self._began - seconds)
@@ -187,23 +187,23 @@ class Boundary:
                 if slowing
                 else "no longer than by itself"
             )
-            self._tell(f"from step {step} on each step is made to take {slower}")
+            self._announce(f"from step {step} on each step is made to take {slower}")
         if slowing:
             self._sleep((factor - 1) * seconds + extra)
 
     def _kill(self, at: Moment) -> None:
-        self._tell(f"a kill is injected at {at}")
+        self._announce(f"a kill is injected at {at}")
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _pause(self, pause: Pause) -> None:
-        self._tell(f"a pause of {pause.span} is injected at {pause.at}")
+        self._announce(f"a pause of {pause.span} is injected at {pause.at}")
         _stand_still(pause.span.value)
 
     def _cut(self, cut: Cut) -> None:
         assert self._network is not None
         others = cut.right if self._rank in cut.left else cut.left
         length = f"{cut.span.value:g} steps" if cut.span.in_steps else str(cut.span)
-        self._tell(f"a cut from the ranks {sorted(others)} is injected at {cut.at} for {length}")
+        self._announce(f"a cut from the ranks {sorted(others)} is injected at {cut.at} for {length}")
         separates = cut.separates
         with self._lock:
             if self._closed:
@@ -224,7 +224,7 @@ class Boundary:
             if separates not in self._cuts:
                 return  # closed meanwhile
             self._cuts.remove(separates)
-        self._tell("a cut that was injected ends")
+        self._announce("a cut that was injected ends")
         self._network.heal(separates)
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["STOPPED", "StopRequest", "Stopped"]
+__all__ = ["STOPPED", "StopRequest", "Stopped", "stop_notice"]
 
 #: The exit code of a process that ended because it was asked to, as a shell has it for SIGINT.
 STOPPED = 130
@@ -106,3 +106,11 @@ class StopRequest:
         self._rang.wait()
         if not self._over.wait(self._within / 2):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def stop_notice(step: int, saved: int | None) -> str:
+    """Return a sentence about a peer that stopped as asked: after which step, and which checkpoint is left of it."""
+    kept = "without a checkpoint" if saved is None else f"the last checkpoint is of step {saved}"
+    if saved == step:
+        kept = "and saved that as a checkpoint"
+    return f"stopped after step {step} as asked, {kept}"

@@ -1,50 +1,38 @@
-"""The steps of a replica that exchanges something else than mass: what all of them have in common."""
+"""What the steps of `allreduce` and `parameter-server` have in common: all replicas follow one sequence of values."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 
-from peers.session.session import Engine
+from peers.session.session import Session
+from peers.steps.steps import Steps
 
-__all__ = ["Collective"]
+__all__ = ["CollectiveSteps"]
 
 
-class Collective(ABC):
-    """As `peers.steps.gossip_steps.Stepping`."""
+class CollectiveSteps(Steps):
+    """The steps of a replica that pushes no mass and takes part in a collective exchange instead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    own_is_average = True
 
-    @abstractmethod
-    def begin(self) -> None:
-        """Do what is to be done before the optimizer moves the values."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """Do what is to be done after it."""
-
-    @abstractmethod
-    def exchange(self) -> float:
-        """Hand the step over; return how many seconds it took to wait for others, in this step."""
-
-    @abstractmethod
-    def pause(self) -> None:
-        """Let nobody wait for this peer until its next step: it has no more data for now."""
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     @abstractmethod
     def catch_up(self) -> None:
-        """Become what the others are, now that nobody trains."""
+        """Take over the values of the others, at a moment at which nobody trains."""
 
-    def consensus(self, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
-        """Wait for all and become the same; return 0, or infinity if not all came in time."""
+    def consensus(
+        self,
+        tolerance: float,  # noqa: ARG002 - the replicas become equal
+        timeout: float,
+        on_agreed: Callable[[], None] | None = None,
+    ) -> float:
+        """Wait for all peers and become the same; return 0, or infinity if some peers did not come in time."""
         self.pause()
-        agreed = self._engine.meet(timeout, self.catch_up)
+        agreed = self._session.meet(timeout, self.catch_up)
         if agreed and on_agreed is not None:
             on_agreed()
         return 0.0 if agreed else math.inf
-
-    @abstractmethod
-    def close(self) -> None:
-        """Stay as long as the others need this peer."""

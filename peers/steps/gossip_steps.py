@@ -1,39 +1,98 @@
-"""One step of a replica in its order: merge, move, exchange; and what the algorithm does in between."""
+"""The steps of a replica that gossips: merge, move, exchange; and what the algorithm does in between."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+from gossip.core.status import Status
+from gossip.policies.policy import Policy
 from peers.methods.method import Method
 from peers.methods.moves import Moves
 from peers.model.replica import Replica
-from peers.session.session import Engine
+from peers.steps.steps import Steps
 
-__all__ = ["Stepping"]
+__all__ = ["GossipSession", "GossipSteps", "stretch"]
 
 
-class Stepping:
-    """The steps of one replica."""
+class GossipSession(Protocol):
+    """What gossiping steps ask of their session; see `peers.session.session.Session`."""
 
-    def __init__(self, engine: Engine, replica: Replica, method: Method) -> None:
-        self._engine = engine
+    @property
+    def policy(self) -> Policy:
+        """The algorithm."""
+
+    @property
+    def exchanged(self) -> set[int]:
+        """The shards that were exchanged with the last step."""
+
+    def status(self) -> Status:
+        """Return the state of the gossip."""
+
+    def merge(self) -> None:
+        """Merge what has arrived into the values."""
+
+    def step(self) -> float:
+        """Hand a finished step over; return the seconds that it took."""
+
+    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+        """Mix without training until all agree."""
+
+
+class GossipSteps(Steps):
+    """The steps of one replica that pushes mass to its neighbours."""
+
+    own_is_average = False
+
+    def __init__(self, session: GossipSession, replica: Replica, method: Method) -> None:
+        self._session = session
         self._method = method
-        self.moves = Moves(replica.layout.shards, replica.shard, engine.stretch)
+        #: As the step began, with all that had arrived merged in.
+        self._status = session.status()
+        self.moves = Moves(replica.layout.shards, replica.shard, self.stretch)
         method.start()
+
+    def weight(self, shard: int) -> float:
+        """Return the weight of a shard as the step began."""
+        return self._status.weights[shard]
+
+    def stretch(self, shard: int) -> float:
+        """Return how much longer the move of a shard has to be, as the step began."""
+        return stretch(self._status, shard)
 
     def begin(self) -> None:
         """Merge what has arrived, before the optimizer moves the values."""
-        if self._engine.arrivals:
-            self._engine.merge()
+        if self._session.status().arrivals:
+            self._session.merge()
+        self._status = self._session.status()
         self.moves.begin()
-        self._method.begin(self._engine.exchanges)
+        self._method.begin(self._session.policy.exchanges(self._status.step + 1))
 
     def end(self) -> None:
-        """Make of the optimizer's move what the algorithm wants; then make it longer where mass is on its way."""
+        """Make of the optimizer's move what the algorithm wants; then make it longer where mass is in flight."""
         self._method.end()
         self.moves.end()
 
     def exchange(self) -> float:
-        """Hand the step over to the gossip; return how many seconds that took."""
-        waited = self._engine.step()
-        if self._engine.exchanged:
-            self._method.exchanged(self._engine.exchanged)
+        """Hand the step over to the gossip; return the seconds that it took."""
+        waited = self._session.step()
+        if self._session.exchanged:
+            self._method.exchanged(self._session.exchanged)
         return waited
+
+    def pause(self) -> None:
+        """Do nothing: the neighbours go on without this peer by themselves."""
+
+    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+        """Mix until all agree within the tolerance; return the disagreement reached."""
+        return self._session.consensus(tolerance, timeout, on_agreed)
+
+    def close(self) -> None:
+        """Do nothing: a peer hands its mass over when its session closes."""
+
+
+def stretch(status: Status, shard: int) -> float:
+    """Return the weight that a peer holds of a shard and has in flight untrained, relative to what it holds."""
+    weight = status.weights[shard]
+    return (weight + status.untrained[shard]) / weight if weight > 0 else math.inf

@@ -164,7 +164,7 @@ def test_the_launcher_tells_everything_and_hears_how_it_went() -> None:
                 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
                 peer.attach(model, optimizer)
                 peer.log(loss=0.25)
-                peer._reported = 0.0
+                peer._reporter._reported = 0.0
                 optimizer.step()
                 raise ArithmeticError("\N{GRINNING FACE}" * 1000)
 

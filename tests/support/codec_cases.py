@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gossip.books.mass import BFLOAT16
 from gossip.codecs import Codec, parse
+from gossip.values.blocks import BFLOAT16
 
 DTYPES = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BFLOAT16]
 ROUNDING = ["bf16", "fp16", "int8", "int8:block=8", "int4", "int4:block=72", "qsgd", "qsgd:levels=127", "qsgd:levels=1"]

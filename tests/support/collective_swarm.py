@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from gossip import events
-from gossip.books.mass import Layout
 from gossip.codecs import parse
 from gossip.collective import Reduction
 from gossip.collective.attempts import Attempts
@@ -25,8 +24,9 @@ from gossip.collective.interface import Said
 from gossip.collective.residuals import Residuals
 from gossip.errors import Rejected
 from gossip.faults.weather import Network, Weather
+from gossip.values.layout import Layout
 from gossip.values.pool import Pool
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Chunk, Enter
 
 RATE = 0.1
@@ -88,7 +88,7 @@ class Swarm:
         self.generator = np.random.default_rng(seed)
         self.targets = self.generator.normal(size=(64, size))
         self.network = Network(weather or Weather())
-        self.codec = Codec("run", Layout.uniform(4, 1, np.float32))
+        self.codec = WireCodec("run", Layout.uniform(4, 1, np.float32))
         self.gradient = gradient or (lambda node: node.x - self.targets[node.me.rank])
         self.now = 0.0
         self._count = itertools.count()

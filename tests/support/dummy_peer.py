@@ -25,10 +25,10 @@ def tell(**message: object) -> None:
         os.write(writing, json.dumps(message).encode() + b"\n")
 
 
-def until(path: Path, there: bool = True) -> None:
-    """Wait for a file to appear, or to go; the test's time is bounded, and so is this."""
+def until(path: Path) -> None:
+    """Wait for a file to appear; the test's time is bounded, and so is this."""
     deadline = time.monotonic() + 60
-    while path.exists() != there:
+    while not path.exists():
         if time.monotonic() > deadline:
             sys.exit(99)
         time.sleep(0.01)
@@ -40,18 +40,20 @@ rank, life = told["rank"], told.get("incarnation", 0) // 1000
 if action == "die early" and rank == 1:
     print("something is missing here", flush=True)
     sys.exit(7)
-tell(card=[rank, told.get("bind", "127.0.0.1:0").replace(":0", f":{5000 + rank}"), None])
+card = [rank, told.get("bind", "127.0.0.1:0").replace(":0", f":{5000 + rank}"), None]
+tell(card=card)
 cards = json.loads(lines.readline())["cards"]
 (directory / f"cards-{rank}-{life}").write_text(json.dumps(cards))
 print(f"rank {rank} of {told['world_size']} has {len(cards)} cards", flush=True)
 tell(status={"step": 10, "samples": 320, "state": "training", "loss": 0.5, "neighbours": len(cards) - 1})
+# The launcher reads in order what a peer tells it, and answers a card: so it has read the status by then. Before that
+# it would end this peer instead of asking it to stop, or when the others have ended.
+tell(card=card)
+lines.readline()
 if action == "die once" and rank == 1 and life == 0:
     os.kill(os.getpid(), signal.SIGKILL)
 if action == "die once" and rank != 1:
     until(directory / "done-1")
-    # And gone: a launcher that sees all others end before it has read that this one trains would kill it.
-    pid = json.loads((directory / "started-1-1").read_text())["pid"]
-    until(Path(f"/proc/{pid}"), there=False)
 if action == "fail" and rank == 1:
     sys.exit(4)
 if action == "fail all":

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import topologies
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.events import Effect
 from gossip.net.driver import Driver
 from gossip.net.transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
-from gossip.wire.frames import Codec
+from gossip.values.layout import Layout
+from gossip.view.view import Roster
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Hello
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
@@ -77,7 +78,7 @@ def swarm(
 
 def greet(transports: Sequence[ZmqTransport], layout: Layout, settings: Settings) -> None:
     """Say hello from everybody to everybody, so that all connections stand before the first step."""
-    codec = Codec(settings.run, layout)
+    codec = WireCodec(settings.run, layout)
     todo = {(a, b) for a in range(len(transports)) for b in range(len(transports)) if a != b}
     deadline = time.monotonic() + PATIENCE
     while todo:

@@ -9,12 +9,13 @@ import numpy as np
 import xxhash
 
 from gossip import events, policies
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.events import Effect, Event
 from gossip.settings import Settings
-from gossip.wire.frames import Codec
+from gossip.values.layout import Layout
+from gossip.view.view import Roster
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Message, Parcel
 from topologies import Plan, Schedule
 
@@ -71,7 +72,7 @@ class Hand:
         """Start a core for each of the values; a number stands for a vector of one."""
         arrays = [np.atleast_1d(np.array(value, dtype=np.float64)) for value in values]
         self.layout = Layout.uniform(len(arrays[0]), shards, np.dtype(np.float64))
-        self.codec = Codec(RUN, self.layout)
+        self.codec = WireCodec(RUN, self.layout)
         self.now = 0.0
         members = dict.fromkeys(range(len(values)), 0)
         self.cores = [
@@ -97,7 +98,7 @@ class Hand:
     def step(self, rank: int) -> list[Effect]:
         """Let a core finish a step, and all shards whose turn it is take their turns."""
         effects = self.feed(rank, events.StepFinished())
-        while self.cores[rank]._turns_left:
+        while self.cores[rank]._step.turns_left:
             effects += self.feed(rank, events.Tick())
         return effects
 

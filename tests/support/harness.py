@@ -63,6 +63,14 @@ class Nursery:
         self._process.wait(PATIENCE)
 
 
+def state(task: Path) -> str:
+    """Return the letter for what a thread does, or an empty text if it has ended."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 class Peer:
     """One process. `tell` and `hear` are the two halves of `ask`, for work that several do at once."""
 
@@ -109,10 +117,10 @@ class Peer:
         return answer
 
     def stop(self) -> None:
-        """Freeze the process; return when it stands still."""
+        """Freeze the process; return when all its threads stand still: the first may do so before the others."""
         os.kill(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + PATIENCE
-        while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        while {state(task) for task in Path(f"/proc/{self.pid}/task").iterdir()} - {""} != {"T"}:
             assert time.monotonic() < deadline, f"{self} does not stop"
             time.sleep(0.001)
 

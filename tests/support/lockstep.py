@@ -102,7 +102,7 @@ class Lockstep:
                     group["lr"] = self._rate(peer.step)
             optimizer.zero_grad()
             # As in any step that takes longer than a round trip, all answers are there before the next push.
-            assert peer._attached().driver.flush(LONGEST)
+            assert peer._attached().session.driver.flush(LONGEST)
             loss_of(peer.rank, model.at()).backward()
             model.seen += peer.rank
             optimizer.step()

@@ -30,18 +30,21 @@ import zmq
 
 import topologies
 from gossip import events
-from gossip.books.mass import Layout, Mass, Values
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.events import Effect, Event
+from gossip.keys import KeyPair
+from gossip.link import Link
 from gossip.net.driver import Driver
-from gossip.net.keys import KeyPair
-from gossip.net.link import Link
 from gossip.net.transport import ZmqTransport
 from gossip.policies import parse
 from gossip.settings import Settings
-from gossip.wire.frames import Buffer, Codec
+from gossip.values.blocks import Values
+from gossip.values.buffers import Buffer
+from gossip.values.layout import Layout
+from gossip.view.view import Roster
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Hello, Parcel
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
@@ -185,7 +188,7 @@ class Peer:
         for rank, (endpoint, key) in peers.items():
             assert endpoint is not None
             self._transport.connect(int(rank), Endpoint.parse(endpoint), None if key is None else key.encode())
-        codec = Codec(self._settings.run, self._layout)
+        codec = WireCodec(self._settings.run, self._layout)
         todo = set(greet)
 
         def greeted() -> bool:
@@ -381,7 +384,7 @@ class Peer:
         if self._trainer is not None:
             self._trainer.join(PATIENCE)
         # A joined thread's entry in /proc can outlive the join for a moment.
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + PATIENCE / 2
         while (left := self._left()) and time.monotonic() < deadline:
             time.sleep(0.01)
         return {"seconds": took, "left": left}

@@ -33,8 +33,9 @@ def digest(state: Any) -> Any:
 
 def written(peer: peers.Peer) -> None:
     """Wait for the checkpoint that is being written, or how many there are would be a matter of chance."""
-    if peer._saving is not None and peer._saving._checkpoints is not None:
-        peer._saving._checkpoints.wait()
+    checkpoints = peer._attached().saving._checkpoints
+    if checkpoints is not None:
+        checkpoints.wait()
 
 
 def train(
@@ -45,11 +46,16 @@ def train(
     kill_at: int = 0,
     interrupt_at: int = 0,
     announce: str = "",
+    announce_at: int = 3,
+    heard: str = "",
     stop_file: str = "",
     consensus: bool = True,
     **join: Any,
 ) -> dict[str, Any]:
-    """Train a small net with dropout, momentum and a scheduler; return all that a run leaves."""
+    """Train a small net with dropout, momentum and a scheduler; return all that a run leaves.
+
+    The file ``announce`` is written after so many steps, and ``heard`` once the launcher knows that this peer trains.
+    """
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(samples, 6, generator=generator)
@@ -61,6 +67,10 @@ def train(
         scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.97)
         peer.attach(model, optimizer, also={"scheduler": scheduler})
         began, first = peer.step, digest(model.state_dict())
+        if heard and peer._channel is not None:
+            # The launcher reads in order what a peer tells it, and answers a card: so it has read the status by then.
+            peer._channel.exchange(peer._cards[peer.rank])
+            Path(heard.format(rank=peer.rank)).touch()
         for index, inputs, labels in peer.batches(TensorDataset(torch.arange(samples), x, y), 8, epochs):
             written(peer)
             if interrupt_at and peer.step == interrupt_at - 1:
@@ -73,7 +83,7 @@ def train(
             scheduler.step()
             seen += index.tolist()
             peer.log(loss=loss)
-            if announce and peer.step == began + 3:
+            if announce and peer.step == began + announce_at:
                 Path(announce).write_text(str(peer.step))
             if kill_at and peer.step == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)

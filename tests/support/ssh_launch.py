@@ -35,6 +35,7 @@ class Launch:
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._process: subprocess.Popen[str] | None = None
+        self._reader = threading.Thread(target=self._read, daemon=True)
 
     def start(
         self, hosts: str, *options: str, ssh: str, steps: int = 5, namespace: str = "", returns: int | None = None
@@ -56,7 +57,7 @@ class Launch:
             text=True,
             start_new_session=True,
         )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader.start()
         return self
 
     def _read(self) -> None:
@@ -112,12 +113,15 @@ class Launch:
         return values
 
     def ended(self, seconds: float = SOON) -> int:
-        """Wait for the launcher's end, and return its exit code."""
+        """Wait for the launcher's end and for all that it printed, and return its exit code."""
         assert self._process is not None
         try:
-            return self._process.wait(seconds)
+            code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the launcher goes on:\n{self.output}") from None
+        self._reader.join(SOON)
+        assert not self._reader.is_alive(), f"somebody else has the launcher's output open:\n{self.output}"
+        return code
 
     def clean(self) -> None:
         """End whatever is left."""

@@ -61,7 +61,7 @@ class Meeting:
             transport = MemoryTransport(self.hub, self.cards[rank].endpoint, queue=1024)
         settings = Setup(world_size=self.n).changed(rank=rank, **{**self.setup, **setup}).settled()
         records = Records(settings.run_dir, rank, self.said.append, append=settings.resume or settings.incarnation > 0)
-        boundary = Boundary(rank, 0, (), Faults(), None, tell=self.said.append)
+        boundary = Boundary(rank, 0, (), Faults(), None, announce=self.said.append)
         return Peer(settings, preset or patient(), transport, self.cards, boundary=boundary, records=records)
 
     def run(self, body: Body | Sequence[Body], preset: Preset | None = None) -> list[Any]:

@@ -10,9 +10,8 @@ import numpy as np
 from engines import LOOPBACK, PATIENCE, Engine, greet
 
 import topologies
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.events import Effect
 from gossip.faults.weather import Network, Weather
 from gossip.net.disturbed_transport import DisturbedTransport
@@ -22,7 +21,9 @@ from gossip.net.shared_memory.owner import SharedMemory
 from gossip.net.transport import Transport, ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
+from gossip.values.layout import Layout
+from gossip.view.view import Roster
 from gossip.wire.messages import Address
 
 #: Large enough that ZeroMQ refers to the memory instead of copying it.

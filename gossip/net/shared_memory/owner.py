@@ -23,9 +23,11 @@ import resource
 import secrets
 import struct
 import weakref
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
+
+from gossip.values.memory import Memory
 
 __all__ = [
     "NAME",
@@ -33,16 +35,11 @@ __all__ = [
     "REFERENCE_BYTES",
     "SEALS",
     "SMALLEST",
-    "Memory",
-    "Owner",
-    "Plain",
     "Reference",
     "SharedMemory",
     "create",
     "find",
 ]
-
-Memory = np.ndarray[Any, np.dtype[np.uint8]]
 
 #: Of the files, as /proc shows it: who is asked to read any other file will not.
 NAME = "gossip"
@@ -76,28 +73,6 @@ class Reference(NamedTuple):
     def unpack(cls, frame: bytes | memoryview) -> Reference | None:
         """Read a frame; None if it is none of ours. Any numbers may be in it."""
         return cls(*_REFERENCE.unpack(frame)) if len(frame) == _REFERENCE.size else None
-
-
-class Owner(Protocol):
-    """Where a pool has its memory from."""
-
-    def allocate(self, nbytes: int) -> Memory:
-        """Return new memory, of any content."""
-
-    def reclaim(self, memory: Memory) -> bool:
-        """Whether memory that nobody in this process refers to may be written to again."""
-
-
-class Plain:
-    """Memory of this process alone."""
-
-    def allocate(self, nbytes: int) -> Memory:
-        """Return new memory."""
-        return np.empty(nbytes, np.uint8)
-
-    def reclaim(self, memory: Memory) -> bool:  # noqa: ARG002
-        """Return True: there are no readers elsewhere."""
-        return True
 
 
 class _Piece:

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gossip.net.shared_memory.owner import NAME, OFFSET, SEALS, Memory, Reference
+from gossip.net.shared_memory.owner import NAME, OFFSET, SEALS, Reference
+from gossip.values.memory import Memory
 
 __all__ = ["BOARD", "Views"]
 

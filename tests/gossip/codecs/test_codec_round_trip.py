@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from codec_cases import ALL, DENSE, DTYPES, SIZES, VECTORS, largest, normal, round_trip, wide
 
-from gossip.books.mass import BFLOAT16
 from gossip.codecs import Codec, Unencodable, parse
+from gossip.values.blocks import BFLOAT16
 
 #: Relative and absolute error of rounding to each kind.
 PRECISION = {np.dtype(np.float16): (2.0**-11, 2.0**-25), BFLOAT16: (2.0**-8, 1e-38)}

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import xxhash
 
-from gossip.books.mass import Layout
 from gossip.errors import Reason, Rejected
+from gossip.values.layout import Layout
 from gossip.wire.chunk_frames import CHUNK_LIMIT
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Chunk, Enter, Lack, Subject
 
 HERE, THERE = Address(3, 1), Address(4, 0)
-CODEC = Codec("run", Layout.uniform(8, 2, np.float32))
+CODEC = WireCodec("run", Layout.uniform(8, 2, np.float32))
 ENTER = Enter(HERE, THERE, 2**53 - 1, 7, True, 12, False, True, 5, False)
 LACK = Lack(HERE, THERE, Subject.RESULT, 9, 77, ((0, 1), (2**32 - 1, 5)))
 CHUNK = Chunk(HERE, THERE, Subject.PLAN, 9, 77, 3, 4, np.arange(6, dtype=np.float32))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from gossip import events
-from gossip.books.mass import Layout
 from gossip.collective import ParameterServer
 from gossip.collective.server import CENTRE
 from gossip.errors import InvariantError, Rejected
 from gossip.faults.weather import Network, Weather
+from gossip.values.layout import Layout
 from gossip.values.pool import Pool
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Chunk, Subject
 
 #: Three chunks: whole numbers, so that sums are exact.
@@ -29,7 +29,7 @@ class Star:
 
     def __init__(self, n: int, moves: int, weather: Weather) -> None:
         self.members = dict.fromkeys(range(n), 0)
-        self.network, self.codec = Network(weather), Codec("run", Layout.uniform(4, 1, np.float32))
+        self.network, self.codec = Network(weather), WireCodec("run", Layout.uniform(4, 1, np.float32))
         self.generator = np.random.default_rng(weather.seed)
         self.now, self._order, self._due = 0.0, count(), []
         self.moves = moves

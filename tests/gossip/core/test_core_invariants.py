@@ -10,6 +10,7 @@ from hand_swarm import ONE_WAY, Hand, parcel
 
 from gossip import events
 from gossip.core.core import Core
+from gossip.core.step import Phase
 from gossip.errors import InvariantError
 from gossip.wire.messages import Address
 
@@ -36,16 +37,16 @@ def no_weight_at_all(core: Core) -> None:
 
 
 def waits_while_training(core: Core) -> None:
-    core._waiting._until[1, 0] = (0, 9.0)
+    core.patience._until[1, 0] = (0, 9.0)
 
 
 def waits_for_nobody(core: Core) -> None:
-    core._open = True
-    core._waiting._until[7, 0] = (0, 9.0)
+    core._step.phase = Phase.WAITING
+    core.patience._until[7, 0] = (0, 9.0)
 
 
 def parcel_of_a_former_life(core: Core) -> None:
-    core.me = Address(0, 1)
+    core.state.me = Address(0, 1)
 
 
 def parcel_to_the_dead(core: Core) -> None:

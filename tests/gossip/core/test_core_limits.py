@@ -55,9 +55,9 @@ def test_by_default_two_models_may_be_on_their_way() -> None:
     hand = one_way([1.0] * 4, [2.0] * 4, shards=4)
     hand.step(0)
     assert len(hand.parcels()) == 4
-    assert hand.cores[0]._neighbour_bytes == hand.cores[0]._inbox_bytes == 64
+    assert hand.cores[0].books.neighbour_bytes == hand.cores[0].books.inbox_bytes == 64
     pairwise = Hand([1.0] * 4, [2.0] * 4, shards=4, algorithm="adpsgd").cores[0]
-    assert pairwise._inbox_bytes == 96, "what is owed, and two that ask"
+    assert pairwise.books.inbox_bytes == 96, "what is owed, and two that ask"
 
 
 def synchronous(limit: int) -> Hand:

@@ -7,15 +7,16 @@ import pytest
 from hand_swarm import RUN, only, schedule
 
 from gossip import events, policies
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.errors import InvariantError
 from gossip.membership import Membership, MembershipSettings, Record, State
 from gossip.membership.bodies import Ask, Behind, Digest, Holdings, News, Ping, Said, Welcome
 from gossip.membership.body_codec import decode, encode, encode_updates, pack_update
 from gossip.settings import Settings
-from gossip.wire.frames import Codec
+from gossip.values.layout import Layout
+from gossip.view.view import Roster
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Message, Parcel, Roll
 from gossip.wire.messages import News as Rumour
 
@@ -32,7 +33,7 @@ class Watched:
 
     def __init__(self, n: int = 3, algorithm: str = "osgp", known: int | None = None) -> None:
         layout = Layout.uniform(2, 1, np.dtype(np.float64))
-        self.codec = Codec(RUN, layout)
+        self.codec = WireCodec(RUN, layout)
         self.now = 0.0
         members = dict.fromkeys(range(n if known is None else known), 0)
         records = {rank: record(rank) for rank in members}
@@ -173,8 +174,8 @@ def test_updates_that_cannot_be_meant_are_rejected_and_change_nothing() -> None:
 
 def test_who_looks_after_nobody_cannot_join() -> None:
     one = Watched()
-    one.core.membership = None
-    with pytest.raises(InvariantError, match="cannot join"):
+    one.core.life.membership = None
+    with pytest.raises(InvariantError, match="Join needs a core with membership"):
         one.feed(events.Join([record(1)]))
 
 

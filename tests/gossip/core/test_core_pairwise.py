@@ -21,7 +21,7 @@ def test_with_equal_weights_both_end_with_exactly_the_mean() -> None:
     hand.step(0)
     hand.settle()
     hand.step(1)
-    hand.cores[1].turns = [1]  # 1 has no push of its own here
+    hand.cores[1].turns[:] = [1]  # 1 has no push of its own here
     hand.settle()
     hand.step(0)
     assert [core.mass.values[0] for core in hand.cores] == [2.5, 2.5]
@@ -179,7 +179,7 @@ def test_of_two_that_would_push_to_each_other_one_begins_and_both_end_with_the_m
     for turn in range(8):
         hand = Hand(1.0, 4.0, turns=[*[{}] * turn, PAIR, {}, {}], algorithm="adpsgd")
         for core in hand.cores:
-            core.turns = [turn]
+            core.turns[:] = [turn]
         for rank in (0, 1):
             hand.step(rank)
         (push,) = hand.parcels()

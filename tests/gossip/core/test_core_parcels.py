@@ -190,7 +190,7 @@ def test_with_a_sink_effects_are_carried_out_as_they_arise_and_in_the_same_order
         effects.append(effect)
         weights.append(sunk.cores[0].mass.weights[3])
 
-    sunk.cores[0].sink = sink
+    sunk.cores[0].outlet.sink = sink
     assert sunk.step(0) == []
     assert [type(effect) for effect in effects] == [type(effect) for effect in listed.step(0)]
     assert weights[0] == 1.0, "the last shard had not been pushed when the first parcel left"

@@ -10,7 +10,7 @@ from hand_swarm import CIRCLE, ONE_WAY, RUN, Hand, only, parcel, sealed
 from gossip import events
 from gossip.core.rejections import Rejections
 from gossip.errors import Reason
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Ack, Address, Fence, Hello, Message, Pass, Refusal
 
 
@@ -31,7 +31,7 @@ def two() -> Hand:
 def test_a_frame_of_another_run() -> None:
     hand = two()
     before = hand.bits(0)
-    frames = Codec("other", hand.layout).encode(parcel())
+    frames = WireCodec("other", hand.layout).encode(parcel())
     (frame,) = only(hand.feed(0, events.Received(frames)), events.RejectedFrame)
     assert frame.reason is Reason.RUN
     assert "'other'" in frame.detail
@@ -219,5 +219,5 @@ def test_a_liar_with_many_ranks_leaves_nothing_in_the_core() -> None:
     core = hand.cores[0]
     assert core.rejections.total == 2998
     assert core.view.members == {0: 0, 1: 0}
-    assert not core._received
-    assert len(core._history) <= 64
+    assert not core.books.received
+    assert len(core.history()) <= 64

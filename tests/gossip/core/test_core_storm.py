@@ -75,7 +75,7 @@ class Storm:
         what = self.pick(100)
         hand.now += 0.01 * self.pick(20)
         if what < 25:
-            if not hand.cores[rank]._open:
+            if not hand.cores[rank]._step.open:
                 self.feed(rank, events.StepFinished())
         elif what < 75 and hand.post:
             send = hand.post[self.pick(len(hand.post))]
@@ -100,7 +100,7 @@ class Storm:
             return
         me = Address(rank, old.me.incarnation + 1)
         mass = Mass(old.mass.layout, giver.mass.values.copy())
-        self.hand.cores[rank] = Core(me, mass, giver.view.roster, old.policy, old.settings, turns=giver.turns)
+        self.hand.cores[rank] = Core(me, mass, giver.view.roster, old.policy, old.state.settings, turns=giver.turns)
         self.lives_ended += 1
 
     def calm_down(self) -> None:

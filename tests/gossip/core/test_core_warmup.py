@@ -90,13 +90,13 @@ def test_who_is_asked_and_cannot_answer_says_so() -> None:
     hand.cores[second].mass.weights = [0.3]  # the floor
     hand.step(first), hand.step(second)
     assert proceeds(hand.settle())
-    assert not any(core._waiting for core in hand.cores)
+    assert not any(core.patience for core in hand.cores)
     assert hand.total()[0] == pytest.approx(1.3)
 
 
 def test_who_passes_does_not_wait_for_an_answer() -> None:
     hand, first, second = pair("adpsgd:warmup=1")
-    hand.cores[first]._backoff.refused(second, 0)
+    hand.cores[first].traffic.out.backoff.refused(second, 0)
     assert proceeds(hand.step(first)), "it has asked for nothing"
     hand.step(second)
     assert proceeds(hand.settle())
@@ -150,9 +150,9 @@ def test_who_was_slow_in_it_is_not_slow_any_more_where_nobody_waits() -> None:
             due = hand.cores[first].deadline
             assert due is not None
             going = proceeds(hand.tick(first, due))
-    assert hand.cores[first]._waiting.slow == {1 - first}
+    assert hand.cores[first].patience.slow == {1 - first}
     hand.step(first)
-    assert not hand.cores[first]._waiting.slow
+    assert not hand.cores[first].patience.slow
 
 
 @pytest.mark.parametrize("seed", range(10))

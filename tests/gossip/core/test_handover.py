@@ -245,10 +245,10 @@ def test_asks_that_are_kept_are_bounded() -> None:
     hand.feed(0, events.Resume())
     for piece in range(6000):
         hand.tell(0, Want(Address(1, 0), Address(0, 0), piece))
-    assert len(hand.cores[0]._handover._wanted) == 4096
+    assert len(hand.cores[0].handover._wanted) == 4096
     hand.step(0)
     assert len(pieces(hand)) == 5
-    assert len(hand.cores[0]._handover._wanted) == 0
+    assert len(hand.cores[0].handover._wanted) == 0
 
 
 def test_who_has_the_state_already_asks_nobody() -> None:

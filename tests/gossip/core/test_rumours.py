@@ -16,9 +16,14 @@ def news(hand: Hand) -> list[tuple[int, int, bytes]]:
 
 
 def test_rounds_count_up_and_set_the_next_time() -> None:
-    rumours = Rumours()
+    hand = Hand(1.0, 3.0, 5.0, turns=[{0: {1: 0.5}}, {0: {2: 0.5}}])
+    rumours = Rumours(hand.cores[0].state, hand.cores[0].outlet, None)
     assert rumours.due_at is None
-    assert [rumours.next_turn(now) for now in (1.0, 2.0, 2.0)] == [0, 1, 2]
+    rumours.body = b"a"
+    for now in (1.0, 2.0, 2.0):
+        rumours.tell(now)
+    sent = [hand.read(send).destination.rank for send in hand.cores[0].outlet.taken(events.Publish, 2.0)]
+    assert sent == [1, 2, 1], "the neighbours of the turns 0, 1, 2"
     assert rumours.due_at is not None
     assert 2.0 < rumours.due_at <= 3.0
 

@@ -15,7 +15,7 @@ from gossip.errors import Reason, Rejected
 from gossip.settings import Settings
 from gossip.simulation.scenario import Scenario
 from gossip.simulation.swarm import Swarm
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Parcel
 
 RUN = "traffic"
@@ -111,7 +111,7 @@ def check_still_works(core: Core, now: float) -> None:
     joiner = Address(77, 0)
     core.handle(events.PeerAlive(joiner), now)
     values = np.ones(3)
-    good = Codec(RUN, core.mass.layout).encode(Parcel(joiner, core.me, 0, core.turns[0], 0, 0.01, values))
+    good = WireCodec(RUN, core.mass.layout).encode(Parcel(joiner, core.me, 0, core.turns[0], 0, 0.01, values))
     assert [type(effect) for effect in core.handle(events.Received(good), now)] == [events.Booked, events.Send]
     step = core.step
     core.handle(events.StepFinished(), now)
@@ -144,7 +144,7 @@ def test_replayed_traffic_changes_nothing() -> None:
 
 def test_damaged_headers_with_a_correct_seal_decode_or_are_rejected() -> None:
     traffic, core, _ = record()
-    codec = Codec(RUN, core.mass.layout)
+    codec = WireCodec(RUN, core.mass.layout)
     outcomes: Counter[str] = Counter()
     for frames in mutations(traffic, 20_000, seed=2):
         header, body = frames[0][: -8 * len(frames)], frames[1] if len(frames) > 1 else None

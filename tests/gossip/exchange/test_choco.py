@@ -14,7 +14,7 @@ from gossip.codecs.difference_codec import DifferenceCodec
 from gossip.errors import Reason, Rejected, SettingsError
 from gossip.exchange.coding import check_codec
 from gossip.policies import parse
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Ack, Address, Parcel, Pass
 from topologies import parse as parse_topology
 
@@ -30,7 +30,7 @@ def random(seed: int, count: int = COUNT) -> np.ndarray:
 def swarm(compress: str = TENTH, *, peers: int = 2, gamma: float = 0.5, **more: object) -> Hand:
     known = {"turns": [PAIR], "algorithm": f"choco:gamma={gamma}", **more}
     hand = Hand(*(random(rank) for rank in range(peers)), compress=compress, **known)
-    hand.codec = Codec(RUN, hand.layout, compress, DifferenceCodec(codecs.parse(compress)))
+    hand.codec = WireCodec(RUN, hand.layout, compress, DifferenceCodec(codecs.parse(compress)))
     return hand
 
 
@@ -162,7 +162,7 @@ def test_one_that_dies_before_it_booked_is_not_drawn_towards_and_a_new_life_star
 def test_with_a_neighbour_its_estimates_are_gone() -> None:
     hand = swarm()
     hand.round()
-    choco = hand.cores[0]._choco
+    choco = hand.cores[0].traffic.way.choco
     assert choco is not None
     assert set(choco._edges) == {(THERE, 0)}
     hand.feed(0, events.PeerDied(THERE))
@@ -270,7 +270,7 @@ def test_where_nobody_tells_differences_nothing_is_made_of_them() -> None:
     hand = swarm("int8")
     hand.step(0)
     with pytest.raises(Rejected) as caught:
-        Codec(RUN, hand.layout, "int8").decode(hand.post[0].frames)
+        WireCodec(RUN, hand.layout, "int8").decode(hand.post[0].frames)
     assert caught.value.reason is Reason.DTYPE
 
 

@@ -11,14 +11,15 @@ import pytest
 from hand_swarm import ONE_WAY, PAIR, RUN, Hand, only, sealed
 
 from gossip import codecs, events
-from gossip.books.mass import Layout
+from gossip.codecs.choice import Choice
 from gossip.errors import Reason, Rejected, SettingsError
-from gossip.exchange.coding import AUTO, Choice, Coding, check_codec
+from gossip.exchange.coding import AUTO, Coding, check_codec
 from gossip.faults import parse_straggler
 from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.simulation import Scenario, simulate
-from gossip.wire.frames import VERSION, Codec
+from gossip.values.layout import Layout
+from gossip.wire.frames import VERSION, WireCodec
 from gossip.wire.messages import Address, Parcel, Pass
 
 COUNT = 600
@@ -44,7 +45,7 @@ def mass(hand: Hand) -> np.ndarray:
 @pytest.mark.parametrize("codec", CARRIERS)
 def test_what_rounding_takes_off_stays_with_the_sender(codec: str) -> None:
     hand = Hand(random(0), random(1), turns=[ONE_WAY], compress=codec)
-    hand.codec = Codec(RUN, hand.layout, codec)
+    hand.codec = WireCodec(RUN, hand.layout, codec)
     before = mass(hand)
     first = hand.cores[0].mass.values.copy()
     hand.step(0)
@@ -121,7 +122,7 @@ def test_mass_is_conserved_in_bad_weather(algorithm: str, codec: str) -> None:
     ids=repr,
 )
 def test_a_lie_about_a_codec_is_rejected(change: dict[str, Any], reason: Reason | None) -> None:
-    wire = Codec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
+    wire = WireCodec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
     codec = codecs.get("int8")
     body = bytearray(codec.encode(random(2)))
     if "scale" in change:
@@ -153,7 +154,7 @@ def test_a_lie_about_a_codec_is_rejected(change: dict[str, Any], reason: Reason 
 
 
 def test_the_same_without_a_lie_is_taken() -> None:
-    wire = Codec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
+    wire = WireCodec("run", Layout.uniform(COUNT, 1, np.float64), "int8")
     codec = codecs.get("int8")
     body = bytes(codec.encode(random(2)))
     told = wire.decode(
@@ -321,7 +322,7 @@ def chosen_by_cores(algorithm: str, steps: int, takes: float, *, measuring: bool
     """Let two peers compute steps of 0.1 s, whose pushes take so long, and return what the first one chooses."""
     hand = Hand(random(0, 2048), random(1, 2048), algorithm=algorithm, shards=16, compress=AUTO)
     for core in hand.cores:
-        core.measuring = measuring
+        core.state.measuring = measuring
     said: list[Choice] = []
     pushed_at: float | None = None
     for step in range(1, steps + 1):

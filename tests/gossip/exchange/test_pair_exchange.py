@@ -11,7 +11,7 @@ from gossip.codecs.pair_coding import PairCoding
 from gossip.errors import SettingsError
 from gossip.exchange.coding import check_codec
 from gossip.policies import names, parse
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Ack, Address, Bye, Parcel, Proposal, Refusal, Settled
 
 HERE, THERE = Address(0, 0), Address(1, 0)
@@ -29,7 +29,7 @@ def swarm(compress: str = EXACT, *, peers: int = 2, count: int = COUNT, **more: 
     """Return peers of which, unless it is said otherwise, 0 offers something to 1 in each turn."""
     known = {"turns": [ONE_WAY], "algorithm": "adpsgd", **more}
     hand = Hand(*(random(rank, count) for rank in range(peers)), compress=compress, **known)
-    hand.codec = Codec(RUN, hand.layout, compress)
+    hand.codec = WireCodec(RUN, hand.layout, compress)
     return hand
 
 
@@ -312,7 +312,7 @@ def test_what_changed_most_is_offered_and_what_rounding_took_off_still_counts_as
     told = dict(zip(*map(np.ndarray.tolist, offer(hand).told), strict=True))
     assert told[5] != hand.cores[0].mass.values[5], "int8 rounds"
     hand.settle(), hand.step(1), hand.settle()
-    last = hand.cores[0]._pairs._last[0]
+    last = hand.cores[0].traffic.way.pairs._last[0]
     assert {place: last[place] for place in told} == told
 
 
@@ -341,7 +341,7 @@ def test_who_has_several_neighbours_does_not_always_offer_to_the_first() -> None
 
 def test_while_the_disagreement_is_measured_whole_shards_are_pushed() -> None:
     hand = swarm(ROUNDED)
-    hand.cores[0].measuring = True
+    hand.cores[0].state.measuring = True
     hand.step(0)
     (parcel,) = hand.parcels()
     assert (parcel.weight, parcel.ask) == (0.5, 0.5)
@@ -350,7 +350,7 @@ def test_while_the_disagreement_is_measured_whole_shards_are_pushed() -> None:
     hand.step(1)
     hand.settle()
     hand.step(0)
-    assert hand.cores[0].gaps[0] > 0.1
+    assert hand.cores[0].state.gaps[0] > 0.1
 
 
 @pytest.mark.parametrize(

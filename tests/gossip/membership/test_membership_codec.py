@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
+from pathlib import Path
+from typing import get_args
 
 import msgpack
 import pytest
@@ -52,6 +55,19 @@ UPDATES = [
     Update(Record(2, 0, 0, State.ALIVE, "b:6")),
     Update(Record(8, 9, 0, State.LEFT, "c:7")),
 ]
+#: What version 1 of membership writes. Peers of other releases read it: it changes with that version only.
+GOLDEN = json.loads(Path(__file__).with_name("golden_bodies.json").read_text())
+
+
+@pytest.mark.parametrize("said", SAID, ids=lambda said: type(said).__name__)
+def test_the_bytes_are_those_of_version_1(said: Said) -> None:
+    packed = [wire.pack_update(update.record, update.accusers) for update in UPDATES]
+    assert wire.encode(ME, said, packed).hex() == GOLDEN[type(said).__name__]
+
+
+def test_everything_that_can_be_said_has_golden_bytes() -> None:
+    assert [type(said) for said in SAID] == list(get_args(Said))
+    assert set(GOLDEN) == {kind.__name__ for kind in get_args(Said)}
 
 
 @pytest.mark.parametrize("said", SAID, ids=lambda said: type(said).__name__)

@@ -16,7 +16,8 @@ from engines import LOOPBACK, PATIENCE
 
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
-from gossip.net.keys import KeyPair, read_keys, write_keys
+from gossip.keys import KeyPair
+from gossip.net.key_files import read_keys, write_keys
 from gossip.net.transport import ZmqTransport, new_keys
 from launch import cli
 

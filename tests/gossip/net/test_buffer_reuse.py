@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from engines import LOOPBACK, PATIENCE, steps, swarm, together
 
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.net.transport import ZmqTransport
 from gossip.settings import Settings
-from gossip.wire.frames import Codec
+from gossip.values.layout import Layout
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Parcel
 
 SIZE = 1 << 18  # 1 MiB
@@ -24,7 +25,7 @@ def test_parcels_that_zeromq_still_holds_arrive_as_they_were(answered: bool) -> 
     """All are forgotten by their sender, as after an answer or a take-back, before any has been read."""
     layout = Layout.uniform(SIZE, 1, np.float32)
     mass = Mass(layout, np.zeros(SIZE, np.float32))
-    codec = Codec("run", layout)
+    codec = WireCodec("run", layout)
     here, there = ZmqTransport(LOOPBACK), ZmqTransport(LOOPBACK)
     try:
         there.connect(0, here.endpoint)

@@ -19,7 +19,7 @@ from gossip.faults.weather import Network, Weather
 from gossip.net.disturbed_transport import DisturbedTransport
 from gossip.settings import Settings
 from gossip.simulation import Scenario
-from gossip.wire.frames import Buffer
+from gossip.values.buffers import Buffer
 
 HERE = Endpoint("memory", 1)
 SLOW = Weather(delay=(1.0, 1.0))

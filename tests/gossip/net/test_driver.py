@@ -154,3 +154,47 @@ def test_garbage_from_the_network_is_rejected_and_told() -> None:
     vandal.close()
     assert receiver.core.rejections.total >= 1
     assert receiver.core.mass.values.tolist() == [1.0] * 64
+
+
+def test_the_status_is_as_of_the_last_call_when_that_returns() -> None:
+    with swarm(2, topology="ring", settings=Settings(wait_floor=60.0, wait_ceiling=60.0)) as engines:
+        for step in range(1, 6):
+            together(engines, steps(1))
+            for rank, engine in enumerate(engines):
+                status = engine.driver.status()
+                assert (status.me, status.step) == (Address(rank, 0), step)
+                assert status.turns == (step,) * len(status.turns)
+    for engine in engines:
+        status = engine.driver.status()
+        assert status.weights == tuple(engine.core.mass.weights), "after the end it is how the core was left"
+        assert dict(status.members) == {0: 0, 1: 0}
+
+
+def test_steps_that_only_measure_do_not_count_and_tell_how_far_others_are() -> None:
+    with swarm(2, topology="ring", settings=Settings(wait_floor=60.0, wait_ceiling=60.0)) as engines:
+        together(engines, steps(3))
+        assert [engine.driver.status().gaps for engine in engines] == [{}, {}]
+        for engine in engines:
+            engine.core.mass.values[:] = float(engine.core.me.rank)  # the values are the trainer's between two steps
+            engine.driver.measure(on=True)
+        together(engines, steps(1))
+        assert max(engines[0].driver.status().gaps.values()) > 0
+        together(engines, steps(8))
+        assert engines[0].driver.status().step == 12
+        for engine in engines:
+            engine.driver.measure(on=False)
+        together(engines, steps(1))
+        assert [engine.driver.status().step for engine in engines] == [4, 4]
+        assert engines[0].driver.status().gaps == {}
+
+
+def test_a_step_that_was_adopted_is_where_the_core_goes_on() -> None:
+    with swarm(2, algorithm="osgp") as engines:
+        engines[0].driver.advance(41)
+        together(engines[:1], steps(1))
+        assert engines[0].driver.status().step == 42
+
+
+def test_the_records_of_members_are_for_the_drivers_thread_alone() -> None:
+    with swarm(2) as engines, pytest.raises(AssertionError, match="only the driver's thread"):
+        engines[0].driver.records()

@@ -14,20 +14,21 @@ from hand_swarm import sealed
 
 import topologies
 from gossip import events
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.errors import Reason, Rejected
+from gossip.keys import KeyPair
 from gossip.membership import Membership, Record
 from gossip.membership.membership_settings import MembershipSettings
 from gossip.net.driver import Driver
-from gossip.net.keys import KeyPair
 from gossip.net.observer import Looker, NothingShown
 from gossip.net.transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
-from gossip.wire.frames import _KINDS, VERSION, Codec
+from gossip.values.layout import Layout
+from gossip.view.view import Roster
+from gossip.wire.frames import _KINDS, VERSION, WireCodec
 from gossip.wire.messages import (
     ANYBODY,
     Ack,
@@ -212,7 +213,7 @@ WORDS: Sequence[Message] = (
 
 
 def send(transport: ZmqTransport, message: Message) -> None:
-    frames = Codec(Settings().run, LAYOUT).encode(message)
+    frames = WireCodec(Settings().run, LAYOUT).encode(message)
     while not transport.send(0, frames):
         transport.wait(0.01)
 
@@ -225,7 +226,7 @@ def test_no_kind_of_message_but_a_look_is_taken_from_a_looker(kind: type, monkey
         object.__setattr__(message, name, address)
     roster = Roster({0: 0, 1: 0}, lambda n: topologies.parse("ring", n))
     core = Core(ME, Mass(LAYOUT, np.ones(8)), roster, parse("osgp"), Settings())
-    monkeypatch.setattr(core._codec, "decode", lambda _: message)
+    monkeypatch.setattr(core.outlet.codec, "decode", lambda _: message)
     (effect,) = core.handle(events.Received([b"whatever"], looks_only=True), 0.0)
     assert isinstance(effect, events.RejectedFrame)
     assert effect.reason is Reason.STRANGER
@@ -305,14 +306,14 @@ def look_frames(body: bytes | None, kind: int = _LOOK) -> list[bytes]:
 )
 def test_a_look_that_cannot_be_answered_is_rejected(body: bytes | None, reason: Reason) -> None:
     with pytest.raises(Rejected) as caught:
-        Codec("run", LAYOUT).decode(look_frames(body))
+        WireCodec("run", LAYOUT).decode(look_frames(body))
     assert caught.value.reason is reason
 
 
 def test_whoever_looks_need_not_know_what_the_run_is_called() -> None:
     key = new_keys().public.decode()
     for text in ("127.0.0.1:5 ", f"[::1]:5 {key}"):
-        message = Codec("run", LAYOUT).decode(look_frames(text.encode()))
+        message = WireCodec("run", LAYOUT).decode(look_frames(text.encode()))
         assert isinstance(message, Look)
         assert f"{message.endpoint} {message.key}" == text
 

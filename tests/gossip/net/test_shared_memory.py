@@ -24,9 +24,8 @@ from relay import Relay
 from transports import receive, send, until
 
 import topologies
-from gossip.books.mass import Layout, Mass
+from gossip.books.mass import Mass
 from gossip.core.core import Core
-from gossip.core.view import Roster
 from gossip.endpoint import Endpoint
 from gossip.faults.weather import Network, Weather
 from gossip.net.disturbed_transport import DisturbedTransport
@@ -40,7 +39,9 @@ from gossip.net.shared_memory.views import BOARD, Views
 from gossip.net.transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
+from gossip.values.layout import Layout
 from gossip.values.pool import Pool
+from gossip.view.view import Roster
 from gossip.wire.messages import Address
 
 SIZE = 1 << 18

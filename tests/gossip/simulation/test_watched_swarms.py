@@ -281,7 +281,7 @@ def know_of_the_join(swarm: Swarm) -> bool:
     carry = swarm.network.carry
 
     def silenced(now: float, sender: int, receiver: int, frames: object) -> object:
-        message = swarm.processes[0].core._codec.decode(frames)  # type: ignore[arg-type]
+        message = swarm.processes[0].core.outlet.codec.decode(frames)  # type: ignore[arg-type]
         # The newcomer asks one member and compares tables with it; it has nothing to say to the others, and nobody
         # learns of it from a parcel.
         if isinstance(message, News) or (isinstance(message, Roll) and not {sender, receiver} - {8, contact(swarm)}):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import xxhash
 
-from gossip.books.mass import BFLOAT16
 from gossip.values import blocks
+from gossip.values.blocks import BFLOAT16
 
 DTYPES = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BFLOAT16]
 SIZES = [1, 7, 4096, 70_001, 200_000]

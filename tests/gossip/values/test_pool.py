@@ -10,7 +10,7 @@ import pytest
 from hand_swarm import ONE_WAY, Hand, only
 
 from gossip import events
-from gossip.books.mass import BFLOAT16
+from gossip.values.blocks import BFLOAT16
 from gossip.values.pool import Pool
 from gossip.wire.messages import Address, Parcel, Refusal
 

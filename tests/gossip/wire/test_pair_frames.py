@@ -11,18 +11,18 @@ from hand_swarm import sealed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossip.books.mass import Layout
 from gossip.codecs.pair_coding import PairCoding
 from gossip.codecs.topk import Sparse
 from gossip.errors import Reason, Rejected
-from gossip.wire.frames import VERSION, WEIGHT_LIMIT, Codec
+from gossip.values.layout import Layout
+from gossip.wire.frames import VERSION, WEIGHT_LIMIT, WireCodec
 from gossip.wire.messages import Address, Parcel, Proposal
 
 COUNT = 50
 LAYOUT = Layout.uniform(2 * COUNT, 2, np.float32)
 TEXT = "topk-pair:share=10%,told=none"
 CODING = PairCoding(share="10%", told="none")
-WIRE = Codec("run", LAYOUT, TEXT)
+WIRE = WireCodec("run", LAYOUT, TEXT)
 SOME = Sparse(np.array([0, 7, 8, 30, 49]), np.array([1, -2, 3, -4, 5], np.float32))
 OFFER = CODING.told.encode_some(SOME, COUNT)
 MOVE = CODING.moved.encode_some(SOME, COUNT)
@@ -48,7 +48,7 @@ def move(body: bytes | None = None, **lies: Any) -> list[bytes]:
     return sealed([VERSION, "run", 0, 7, 0, 1, 0, 5, 6, 1, *told.values()], body)
 
 
-def reason(frames: list[bytes], wire: Codec = WIRE) -> Reason:
+def reason(frames: list[bytes], wire: WireCodec = WIRE) -> Reason:
     with pytest.raises(Rejected) as caught:
         wire.decode(frames)
     assert caught.value.origin == 7
@@ -144,7 +144,7 @@ def test_mass_without_a_weight_is_rejected_even_where_moves_are_not(codec: str) 
 
 @pytest.mark.parametrize("own", ["", "none", "int8", "auto", "topk-pair:share=20%"])
 def test_where_nobody_exchanges_pairs_like_that_nothing_is_made_of_them(own: str) -> None:
-    wire = Codec("run", LAYOUT, own)
+    wire = WireCodec("run", LAYOUT, own)
     assert reason(proposal(), wire) is Reason.DTYPE
     assert reason(move(), wire) is Reason.DTYPE
 

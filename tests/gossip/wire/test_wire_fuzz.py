@@ -11,16 +11,16 @@ from hand_swarm import sealed, sealed_bytes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gossip.books.mass import Layout
 from gossip.codecs.pair_coding import PairCoding
 from gossip.codecs.topk import Sparse
 from gossip.errors import Reason, Rejected
-from gossip.wire.frames import VERSION, Codec
+from gossip.values.layout import Layout
+from gossip.wire.frames import VERSION, WireCodec
 from gossip.wire.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Proposal, Refusal
 
 LAYOUT = Layout.uniform(5, 2, np.dtype(np.float32))
 PAIRS = PairCoding(share=1.0, told="none")
-CODEC = Codec("run", LAYOUT, PAIRS.spelled)
+CODEC = WireCodec("run", LAYOUT, PAIRS.spelled)
 BODY = np.array([0.5, -1.5], np.float32)
 
 ONE, TWO = Address(1, 0), Address(2, 3)
@@ -126,7 +126,7 @@ def test_frames_of_different_messages_mixed_up(frames: list[bytes], count: int) 
 @given(data=st.data())
 def test_values_of_any_bits_are_finite_or_rejected(dtype: str, data: st.DataObject) -> None:
     cut = Layout.uniform(3, 1, np.dtype(dtype))
-    codec = Codec("run", cut)
+    codec = WireCodec("run", cut)
     body = data.draw(st.binary(min_size=cut.nbytes(0), max_size=cut.nbytes(0)))
     values = np.frombuffer(body, dtype)
     frames = codec.encode(Parcel(ONE, TWO, 0, 0, 0, 0.5, values))

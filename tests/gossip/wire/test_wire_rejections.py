@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hand_swarm import sealed, sealed_bytes
 
-from gossip.books.mass import Layout
 from gossip.errors import Reason, Rejected
-from gossip.wire.frames import HEADER_LIMIT, VERSION, WEIGHT_LIMIT, Codec
+from gossip.values.layout import Layout
+from gossip.wire.frames import HEADER_LIMIT, VERSION, WEIGHT_LIMIT, WireCodec
 from gossip.wire.messages import Ack, Address, Parcel
 
 LAYOUT = Layout.uniform(4, 2, np.dtype(np.float32))
-CODEC = Codec("run", LAYOUT)
+CODEC = WireCodec("run", LAYOUT)
 BODY = np.array([1.0, -2.0], np.float32).tobytes()
 ACK = [VERSION, "run", 1, 7, 0, 1, 0, 5]
 PARCEL = [VERSION, "run", 0, 7, 0, 1, 0, 5, 6, 1, 0.5, 0.0, "float32", 8, ""]
@@ -146,7 +146,7 @@ def test_no_flipped_bit_of_a_header_or_its_seal_gets_through() -> None:
 
 def test_no_flipped_bit_of_the_values_gets_through() -> None:
     big = Layout.uniform(4096, 1, np.dtype(np.float32))
-    codec = Codec("run", big)
+    codec = WireCodec("run", big)
     values = np.random.default_rng(1).standard_normal(4096).astype(np.float32)
     header, body = codec.encode(Parcel(Address(0, 0), Address(1, 0), 0, 0, 0, 0.5, values))
     for bit in [0, 7, 8 * len(body) - 1, *range(1, 8 * len(body), 1013)]:
@@ -202,7 +202,7 @@ def test_values_of_another_type_are_rejected(dtype: object) -> None:
 def test_nan_and_infinity_never_get_through(dtype: str, bad: float, index: int) -> None:
     values = np.array([1.0, np.finfo(dtype).max, 1.0], dtype)
     values[index] = bad
-    codec = Codec("run", Layout.uniform(3, 1, np.dtype(dtype)))
+    codec = WireCodec("run", Layout.uniform(3, 1, np.dtype(dtype)))
     with pytest.raises(Rejected) as caught:
         codec.decode(codec.encode(Parcel(Address(0, 0), Address(1, 0), 0, 0, 0, 0.5, values)))
     assert caught.value.reason is Reason.NOT_FINITE

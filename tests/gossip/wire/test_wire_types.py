@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hand_swarm import sealed
 
-from gossip.books.mass import Layout
 from gossip.errors import Reason, Rejected
-from gossip.wire.frames import VERSION, Codec
+from gossip.values.layout import Layout
+from gossip.wire.frames import VERSION, WireCodec
 
-CODEC = Codec("run", Layout.uniform(4, 2, np.dtype(np.float32)))
+CODEC = WireCodec("run", Layout.uniform(4, 2, np.dtype(np.float32)))
 
 
 @pytest.mark.parametrize("kind", [[], [1], {}, True, 1.0], ids=repr)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import pytest
+from rich.console import Console
+
+import launch.swarm.controller
+import launch.watch.display
 from launch.commands.options import LaunchOptions
 from launch.swarm.controller import Controller
 from launch.swarm.host import PeerProcess
@@ -14,56 +22,223 @@ from launch.swarm.launching import planned
 from launch.terminal import output
 from launch.watch.display import Display
 
+Emit = Callable[[int, dict[str, Any]], None]
+TRAINING = {"status": {"step": 1, "state": "training"}}
+
 
 class Played:
-    """A host whose peers say what the test has them say, once they are started and while they end."""
+    """A host whose peers say what the test has them say when they are started, and end when they get a signal."""
 
     name = "localhost"
 
-    def __init__(self, emit: Callable[[int, dict[str, Any]], None]) -> None:
+    def __init__(self, emit: Emit, says: Mapping[int, list[dict[str, Any]]]) -> None:
         self.emit = emit
+        self.started: list[int] = []
         self.signals: list[tuple[int, int]] = []
+        self._says = says
+        self._running: set[int] = set()
 
     def start(self, peer: PeerProcess) -> None:
-        del peer
+        self.started.append(peer.rank)
+        self._running.add(peer.rank)
+        for message in self._says.get(peer.rank, []):
+            self._emit(peer.rank, message)
 
     def tell(self, rank: int, message: Mapping[str, Any]) -> None:
         del rank, message
 
     def signal(self, rank: int, number: int) -> None:
         self.signals.append((rank, number))
-        self.emit(rank, {"exit": -number})
+        if rank in self._running:
+            self._emit(rank, {"exit": -number})
 
     def close(self) -> None:
         pass
 
+    def _emit(self, rank: int, message: dict[str, Any]) -> None:
+        if "exit" in message:
+            self._running.discard(rank)
+        self.emit(rank, message)
 
-def test_who_has_just_said_that_it_listens_is_asked_and_not_ended(tmp_path: Path) -> None:
-    """Its word lies in the queue when the request comes: rank 1 trains, and may want to save that; rank 2 does not."""
-    script = tmp_path / "train.py"
+
+def played(
+    directory: Path, says: Mapping[int, list[dict[str, Any]]], display: Display | None = None, **options: Any
+) -> tuple[Controller, Played]:
+    """Return the launcher of so many peers as have something to say, and their host."""
+    script = directory / "train.py"
     script.touch()
-    plan, faults = planned(LaunchOptions(str(script), peers=3, run_dir=str(tmp_path / "run")))
+    plan, faults = planned(LaunchOptions(str(script), peers=len(says), run_dir=str(directory / "run"), **options))
     hosts: list[Played] = []
 
-    def made(emit: Callable[[int, dict[str, Any]], None]) -> dict[int, Played]:
-        hosts.append(Played(emit))
-        return dict.fromkeys(range(3), hosts[0])
+    def made(emit: Emit) -> dict[int, Played]:
+        hosts.append(Played(emit, says))
+        return dict.fromkeys(says, hosts[0])
 
-    controller = Controller(plan, made, faults, Display(output(), range(3), quiet=True))
-    training = {"status": {"step": 1, "state": "training"}}
-    turns = iter([lambda: hosts[0].emit(0, training), None, lambda: hosts[0].emit(1, training), "stop"])
+    controller = Controller(plan, made, faults, display or Display(output(), list(says), quiet=True))
+    return controller, hosts[0]
+
+
+def ended(controller: Controller) -> int | None:
+    """Run to the end, and return the exit code; None if a request to stop tore it out of its loop."""
+    try:
+        return controller.run()
+    except KeyboardInterrupt:
+        return None
+
+
+def ask_when(controller: Controller, condition: Callable[[], bool], first: Callable[[], None] = lambda: None) -> None:
+    """Ask the launcher to stop before the first turn at which a condition holds, and do something before that."""
     turn = controller._turn
+    asked = False
 
     def act() -> None:
-        what = next(turns, None)
-        if what == "stop":
-            raise KeyboardInterrupt
-        if callable(what):
-            what()
-            if hosts[0].signals or controller._peers[0].listens:
-                return  # said, and not read yet
+        nonlocal asked
+        if condition() and not asked:
+            asked = True
+            first()
+            signal.raise_signal(signal.SIGINT)
         turn()
 
     controller._turn = act  # type: ignore[method-assign]
-    assert controller.run() == 130
-    assert hosts[0].signals == [(0, signal.SIGINT), (1, signal.SIGINT), (2, signal.SIGTERM)]
+
+
+def test_who_has_just_said_that_it_listens_is_asked_and_not_ended(tmp_path: Path) -> None:
+    """Its word lies in the queue when the request comes: rank 1 trains, and may want to save that; rank 2 does not."""
+    controller, host = played(tmp_path, {0: [TRAINING], 1: [], 2: []})
+    ask_when(controller, lambda: controller._peers[0].listens, lambda: host.emit(1, TRAINING))
+    assert ended(controller) == 130
+    assert host.signals == [(0, signal.SIGINT), (1, signal.SIGINT), (2, signal.SIGTERM)]
+
+
+class Idle(Display):
+    """A display that asks to stop when nothing happens any more, unless that was done before."""
+
+    asked = idle = False
+
+    def refresh(self, force: bool = False) -> None:
+        if sys._getframe(1).f_code.co_name == "_turn" and not self.asked:
+            self.idle = True
+            self.ask()
+        super().refresh(force)
+
+    def ask(self) -> None:
+        self.asked = True
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_wherever_a_request_to_stop_comes_nothing_is_lost(tmp_path: Path) -> None:
+    """Before each instruction in turn that the launcher does: rank 0 is asked, and the exit of rank 1 is heard."""
+    says = {0: [TRAINING, {"line": "a line"}], 1: [TRAINING, {"exit": 0}]}
+    files = {launch.swarm.controller.__file__, launch.watch.display.__file__}
+    before = sys.gettrace()
+    moment, idle = 0, False
+    while not idle:
+        moment += 1
+        display = Idle(Console(file=io.StringIO()), list(says))
+        controller, host = played(tmp_path, says, display)
+        left = moment
+
+        def trace(frame: FrameType, event: str, _: Any, display: Idle = display, host: Played = host) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename not in files:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode" and host.started and not display.asked:
+                left -= 1
+                if left == 0:
+                    display.ask()
+            return trace
+
+        sys.settrace(trace)
+        try:
+            code = ended(controller)
+        finally:
+            sys.settrace(before)
+        idle = display.idle
+        assert code == 130, moment
+        assert (0, signal.SIGINT) in host.signals, moment
+        assert {number for _, number in host.signals} == {signal.SIGINT}, moment
+    assert moment > 500
+
+
+class Unread(io.StringIO):
+    """What nobody reads: a write hangs until somebody presses Ctrl-C."""
+
+    requests = 0
+
+    def write(self, text: str) -> int:
+        self.requests += 1
+        if self.requests <= 3:
+            signal.raise_signal(signal.SIGINT)
+        raise AssertionError(f"{text!r} hangs for ever")
+
+
+def test_output_that_nobody_reads_does_not_hold_up_a_request(tmp_path: Path) -> None:
+    """The first asks, the second kills, and the third does not wait for anything."""
+    says = {0: [TRAINING, {"line": "one"}, {"line": "two"}]}
+    controller, host = played(tmp_path, says, Display(Console(file=Unread()), list(says)))
+    assert ended(controller) is None
+    assert host.signals[:2] == [(0, signal.SIGINT), (0, signal.SIGKILL)]
+
+
+def test_a_second_request_does_not_wait_for_what_holds_up_the_first(tmp_path: Path) -> None:
+    """A peer that stands still does not read what it is told."""
+    controller, host = played(tmp_path, {0: [TRAINING, {"card": [0, "127.0.0.1:4000", None]}]})
+
+    def hangs(rank: int, message: Mapping[str, Any]) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError(f"{message} for rank {rank} hangs for ever")
+
+    host.tell = hangs  # type: ignore[method-assign]
+    assert ended(controller) == 130
+    assert host.signals == [(0, signal.SIGINT), (0, signal.SIGKILL)]
+
+
+class Hasty(Display):
+    """A display that asks again when it is shown the fourth line."""
+
+    lines = 0
+
+    def line(self, rank: int, text: str) -> None:
+        del rank, text
+        self.lines += 1
+        if self.lines == 4:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_second_request_does_not_wait_until_all_has_been_heard(tmp_path: Path) -> None:
+    says = {0: [TRAINING], 1: [{"line": "a line"}] * 100}
+    display = Hasty(output(), list(says))
+    controller, host = played(tmp_path, says, display)
+    ask_when(controller, lambda: controller._peers[0].listens)
+    end = host.signal
+    heard = []
+
+    def noting(rank: int, number: int) -> None:
+        heard.append(display.lines)
+        end(rank, number)
+
+    host.signal = noting  # type: ignore[method-assign]
+    assert ended(controller) == 130
+    assert (1, signal.SIGKILL) in host.signals
+    assert max(heard) == 4
+
+
+def test_what_is_written_is_cut_short_once() -> None:
+    display = Display(output(), [0])
+    display.cut_short()
+    display._writing = True
+    with pytest.raises(KeyboardInterrupt):
+        display.cut_short()
+    display.cut_short()
+
+
+def test_who_ends_as_asked_is_not_started_again(tmp_path: Path) -> None:
+    """Its exit is heard while the launcher waits for the word of another."""
+    cards = [{"card": [rank, f"127.0.0.1:{4000 + rank}", None]} for rank in range(2)]
+    controller, host = played(tmp_path, {0: [cards[0], TRAINING], 1: [cards[1]]}, restart=1)
+    ask_when(controller, lambda: controller._peers[0].listens)
+    assert ended(controller) == 130
+    assert host.signals == [(0, signal.SIGINT), (1, signal.SIGTERM)]
+    assert host.started == [0, 1]

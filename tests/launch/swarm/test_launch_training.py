@@ -23,8 +23,9 @@ def lines(run: Path, rank: int, name: str = "metrics.jsonl") -> list[dict[str, A
 
 
 def until_trained(process: subprocess.Popen[str], run: Path, steps: int) -> None:
+    """Wait until both peers have made so many steps, and the launcher has heard that they train."""
     deadline = time.monotonic() + PATIENCE
-    while not all(len(lines(run, rank)) >= steps for rank in range(2)):
+    while not all(len(lines(run, rank)) >= steps and (run / f"heard-{rank}").exists() for rank in range(2)):
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -32,8 +33,9 @@ def until_trained(process: subprocess.Popen[str], run: Path, steps: int) -> None
 
 def test_ctrl_c_saves_where_the_peers_are_and_resume_goes_on_from_there(tmp_path: Path, capsys: Capture) -> None:
     run, stop = tmp_path / "run", tmp_path / "stop"
-    options = {"samples": 20_000, "epochs": 1000, "consensus": False, "stop_file": str(stop)}
-    arguments = ["launch", "-n", "2", "--run-dir", str(run), "--checkpoint-every", "100000"]
+    heard = str(run / "heard-{rank}")
+    options = {"samples": 20_000, "epochs": 1000, "consensus": False, "stop_file": str(stop), "heard": heard}
+    arguments = ["launch", "-n", "2", "--run-dir", str(run), "--checkpoint-every", "100000", "--stop-timeout", "50s"]
     script = [str(SCRIPT), json.dumps(options)]
     process = subprocess.Popen(
         [sys.executable, "-m", "launch.cli", *arguments, *script],

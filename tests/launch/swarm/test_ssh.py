@@ -239,7 +239,7 @@ def test_swarm_over_two_hosts(server: NewServer, keys: Keys, launching: Launch, 
     assert "3 of 3 peers finished" in launching.output
     agree(launching, 3)
     for one in (first, second):
-        assert processes(f"HOME={one.home}") == {}, "an agent was left behind"
+        assert all(gone(pid) for pid in processes(f"HOME={one.home}")), "an agent was left behind"
 
 
 def test_the_search_for_secrets_finds_them() -> None:
@@ -314,8 +314,8 @@ def test_ctrl_c_stops_remote_peers(server: NewServer, keys: Keys, launching: Lau
     launching.start(hosts, ssh=keys.ssh, namespace=network.machines[0])
     peers = launching.joined(2)
     os.killpg(launching.pid, signal.SIGINT)  # as a terminal does it: to the whole foreground
-    assert launching.ended(30) == 130, launching.output
+    assert launching.ended() == 130, launching.output
     assert all(gone(told["pid"], 0) for told in peers.values())
     assert "does not follow" not in launching.output
     for one in servers:
-        assert processes(f"HOME={one.home}") == {}, "an agent was left behind"
+        assert all(gone(pid) for pid in processes(f"HOME={one.home}")), "an agent was left behind"

@@ -51,10 +51,25 @@ def until(condition: Callable[[], bool], *processes: subprocess.Popen[str]) -> N
         time.sleep(0.05)
 
 
+def lines(run: Path, rank: int, name: str) -> list[str]:
+    """Return the lines of a record; the last one may be just being written, and is left out then."""
+    path = run / f"rank-{rank}" / name
+    text = path.read_text() if path.exists() else ""
+    return [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
 def events(run: Path, rank: int, what: str) -> list[dict[str, Any]]:
-    path = run / f"rank-{rank}" / "events.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [one for one in map(json.loads, lines) if one["event"] == what]
+    return [one for one in map(json.loads, lines(run, rank, "events.jsonl")) if one["event"] == what]
+
+
+def told(run: Path, rank: int) -> list[tuple[int, str]]:
+    """Return whom a rank noted in which state."""
+    return [(one["rank"], one["state"]) for one in events(run, rank, "member") if one["state"] != "slow"]
+
+
+def returned(run: Path, rank: int) -> list[dict[str, Any]]:
+    """Return whose return a rank noted."""
+    return [one for one in events(run, rank, "member") if one["what"] == "returned"]
 
 
 def summary(run: Path, rank: int) -> dict[str, Any]:
@@ -63,8 +78,7 @@ def summary(run: Path, rank: int) -> dict[str, Any]:
 
 
 def steps(run: Path, rank: int) -> int:
-    path = run / f"rank-{rank}" / "metrics.jsonl"
-    return len(path.read_text().splitlines()) if path.exists() else 0
+    return len(lines(run, rank, "metrics.jsonl"))
 
 
 def test_a_peer_joins_a_running_swarm_trains_leaves_and_hands_its_mass_over(tmp_path: Path) -> None:
@@ -83,7 +97,7 @@ def test_a_peer_joins_a_running_swarm_trains_leaves_and_hands_its_mass_over(tmp_
         )
         assert joined.returncode == 0, joined.stdout + joined.stderr
         assert "joins run as rank 2" in joined.stdout
-        until(lambda: all(events(swarm, rank, "member")[-1:] != [] for rank in (0, 1)), launched)
+        until(lambda: all((2, "left") in told(swarm, rank) for rank in (0, 1)), launched)
         with Lookout(found(str(swarm), WATCH)) as lookout:
             until(lambda: _states(lookout) == {0: "alive", 1: "alive", 2: "left"}, launched)
         stop.touch()
@@ -94,10 +108,10 @@ def test_a_peer_joins_a_running_swarm_trains_leaves_and_hands_its_mass_over(tmp_
     assert newcomer["exit"] == "finished"
     assert newcomer["weight_left"] == 0, "all that it held is with the others"
     for rank in (0, 1):
-        told = [(one["rank"], one["state"]) for one in events(swarm, rank, "member") if one["state"] != "slow"]
-        assert (2, "alive") in told
-        assert (2, "left") in told
-        assert (2, "dead") not in told
+        noted = told(swarm, rank)
+        assert (2, "alive") in noted
+        assert (2, "left") in noted
+        assert (2, "dead") not in noted
     # Two founders and one that was minted for: nothing got lost, nothing is there twice.
     assert sum(summary(swarm, rank)["weight_left"] for rank in (0, 1)) == pytest.approx(3, abs=1e-6)
 
@@ -113,15 +127,16 @@ def test_the_first_peer_is_killed_and_comes_back_as_a_newcomer(tmp_path: Path) -
         until(lambda: len(events(swarm, 0, "start")) == 2, launched)
         before = [steps(swarm, rank) for rank in (1, 2)]
         until(lambda: len(events(swarm, 0, "welcomed")) == 1 and steps(swarm, 0) > 40, launched)
-        assert all(steps(swarm, rank) > done for rank, done in zip((1, 2), before, strict=True))
+        until(lambda: all(steps(swarm, rank) > done for rank, done in zip((1, 2), before, strict=True)), launched)
+        until(lambda: all(returned(swarm, rank) for rank in (1, 2)), launched)
         stop.touch()
         out, _ = launched.communicate(timeout=PATIENCE)
         assert launched.returncode == 0, out
     for rank in (1, 2):
-        (returned,) = [one for one in events(swarm, rank, "member") if one["what"] == "returned"]
-        assert returned["rank"] == 0
+        (back,) = returned(swarm, rank)
+        assert back["rank"] == 0
         assert summary(swarm, rank)["incarnation"] == 0, "nobody else was taken for dead"
-    assert summary(swarm, 0)["incarnation"] == returned["incarnation"] > 0
+    assert summary(swarm, 0)["incarnation"] == back["incarnation"] > 0
 
 
 def test_a_second_process_with_a_members_rank_is_refused_by_name(tmp_path: Path) -> None:

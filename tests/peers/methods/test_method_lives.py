@@ -113,13 +113,13 @@ def test_the_others_go_on_when_one_dies(algorithm: str, topology: str) -> None:
         # All at the same step, or on a busy machine one has none to train with for the last of its steps.
         values = trains(peer, 400, lambda: survivors.wait(LONGEST))
         survivors.wait(LONGEST)
-        peer._attached().driver.close()  # no goodbyes, which the dead would not answer
+        peer._attached().session.driver.close()  # no goodbyes, which the dead would not answer
         return values
 
     def dies() -> None:
         with meeting.peer(N - 1, quick) as peer:
             trains(peer, 10)
-            peer._attached().driver.close()
+            peer._attached().session.driver.close()
 
     *results, gone = together([*(meeting.task(rank, stays, quick) for rank in range(N - 1)), dies])
     assert gone is None, gone
@@ -153,7 +153,7 @@ def test_a_newcomer_exchanges_when_the_others_do_and_does_not_warm_up_again() ->
             with meeting.peer(1, quick) as peer:
                 model = Vectors(np.zeros(SIZE))
                 peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.0))
-                peer._attached().driver.close()
+                peer._attached().session.driver.close()
             died.set()
             while died.is_set():
                 over.wait(0.01)
@@ -161,11 +161,11 @@ def test_a_newcomer_exchanges_when_the_others_do_and_does_not_warm_up_again() ->
                 model = Vectors(np.zeros(SIZE))
                 optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
                 peer.attach(model, optimizer)
-                engine = peer._attached()
-                began, exchanged = engine.core.step, []
+                session = peer._attached().session
+                began, exchanged = session.status().step, []
                 for _ in range(8):
                     optimizer.step()
-                    exchanged.append(bool(engine.exchanged))
+                    exchanged.append(bool(session.exchanged))
                 return began, exchanged
         finally:
             over.set()
@@ -186,7 +186,7 @@ def test_mixing_without_training_does_not_change_when_to_exchange() -> None:
         exchanged = []
         for step in range(8):
             optimizer.step()
-            exchanged.append(bool(peer._attached().exchanged))
+            exchanged.append(bool(peer._attached().session.exchanged))
             if step == 2:
                 assert peer.consensus(1e-3, LONGEST) <= 1e-3
         return exchanged

@@ -179,14 +179,14 @@ def test_who_does_not_wait_has_the_options_too(
         optimizer = heavy(model.parameters())
         peer.attach(model, optimizer)
         # How far a move is stretched depends on whether an answer has arrived by then: not at all, here.
-        peer._stepping.moves._stretch = lambda _: 1.0  # type: ignore[union-attr]
+        peer._attached().steps.moves._stretch = lambda _: 1.0  # type: ignore[attr-defined]
         trace = []
         for step in range(STEPS * N):
             if step % N == peer.rank:
                 optimizer.zero_grad()
                 loss_of(peer.rank, model.at()).backward()
                 optimizer.step()
-                assert peer._attached().driver.flush(LONGEST)
+                assert peer._attached().session.driver.flush(LONGEST)
                 trace.append(model.at().detach().numpy().copy())
             moved.wait(LONGEST)
         return np.stack(trace)
@@ -237,7 +237,7 @@ def test_how_much_is_sent() -> None:
 
     def count(option: str) -> Callable[[Peer, Vectors], None]:
         def look(peer: Peer, _: Vectors) -> None:
-            sent.setdefault(option, []).append(peer._attached().core.mass.layout.total_bytes)
+            sent.setdefault(option, []).append(peer._attached().replica.layout.total_bytes)
 
         return look
 
@@ -278,7 +278,7 @@ def test_a_newcomer_gets_mixed_buffers_and_starts_with_none_otherwise(option: st
         try:
             with meeting.peer(1, quick) as peer:
                 attached(peer)
-                peer._attached().driver.close()  # as if killed: no goodbye
+                peer._attached().session.driver.close()  # as if killed: no goodbye
             died.set()
             while died.is_set():
                 over.wait(0.01)
@@ -332,6 +332,6 @@ def test_other_optimizers_are_refused_before_anybody_is_waited_for(option: str, 
         model = Vectors(np.zeros(SIZE))
         with pytest.raises(SettingsError, match=said):
             peer.attach(model, make(model.parameters()))
-        assert peer._engine is None
+        assert peer._attachment is None
 
     swarm(1, body, algorithm=f"sgp:momentum={option}")

@@ -12,7 +12,7 @@ from hand_swarm import ONE_WAY, Hand
 from gossip import events
 from gossip.wire.messages import Ack, Parcel
 from peers.methods.moves import LONGEST, Moves
-from peers.session.session import Engine
+from peers.steps.gossip_steps import stretch
 
 
 class Watched(torch.Tensor):
@@ -98,9 +98,7 @@ def test_through_the_core_mass_on_its_way_is_trained_and_an_answer_ends_that() -
     hand = Hand([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], turns=[ONE_WAY], algorithm="osgp")
     core = hand.cores[0]
     values = torch.from_numpy(core.mass.values)
-    engine = SimpleNamespace(core=core)
-    engine._untrained = lambda shard: Engine._untrained(engine, shard)  # type: ignore[arg-type]
-    moves = Moves(1, lambda _: values, lambda shard: Engine.stretch(engine, shard))  # type: ignore[arg-type]
+    moves = Moves(1, lambda _: values, lambda shard: stretch(core.status(), shard))
     x, w, o = np.array([1.0, 2.0, 3.0, 4.0]), 1.0, 0.0
     gradient = np.array([1.0, -1.0, 0.5, 0.25])
 
@@ -135,22 +133,16 @@ def test_a_synchronous_peer_counts_only_mass_that_is_late() -> None:
     """Its receiver waits for the parcel of the turn and trains it; that the answer is not here yet means nothing."""
     hand = Hand(1.0, 3.0, turns=[ONE_WAY], algorithm="sgp")
     core = hand.cores[0]
-    engine = SimpleNamespace(core=core)
-    engine._untrained = lambda shard: Engine._untrained(engine, shard)  # type: ignore[arg-type]
     hand.step(0)
     assert core.outbox.weight(0) == 0.5
-    assert Engine.stretch(engine, 0) == 1.0  # type: ignore[arg-type]
+    assert stretch(core.status(), 0) == 1.0
     hand.step(0)  # nothing more is pushed while that is on its way
     assert core.mass.weights == [0.5]
-    assert Engine.stretch(engine, 0) == 2.0  # type: ignore[arg-type]
+    assert stretch(core.status(), 0) == 2.0
     hand.settle()
-    assert Engine.stretch(engine, 0) == 1.0  # type: ignore[arg-type]
+    assert stretch(core.status(), 0) == 1.0
 
 
 def test_a_peer_without_mass_makes_its_longest_move() -> None:
-    core = SimpleNamespace(
-        mass=SimpleNamespace(weights=[0.0]),
-        outbox=SimpleNamespace(weight=lambda _: 0.5),
-        policy=SimpleNamespace(lag=None),
-    )
-    assert Engine.stretch(SimpleNamespace(core=core), 0) == float("inf")  # type: ignore[arg-type]
+    status = SimpleNamespace(weights=(0.0,), untrained=(0.5,))
+    assert stretch(status, 0) == float("inf")  # type: ignore[arg-type]

@@ -74,12 +74,13 @@ def test_a_peer_tells_what_it_did() -> None:
         before = figures(scraped(peer._metrics))
         assert before["gossip_steps_total"] == 0, "also before there is a model"
         train(peer)
-        peer._report(state="training")
-        engine = peer._attached()
-        engine.driver.dropped, engine.chronicle.written_off = 3, 0.25
-        engine.core.rejections.add(Reason.CHECKSUM, 1, 0.0)
+        peer._reporter.report(state="training")
+        session = peer._attached().session
+        session.driver.dropped, session.chronicle.written_off = 3, 0.25
+        session.driver._core.rejections.add(Reason.CHECKSUM, 1, 0.0)
+        session.driver.merge()  # the driver publishes what its core has counted
         text = scraped(peer._metrics)
-        waited, sent = peer._waited, engine.driver.bytes_sent
+        waited, sent = peer._meter.waited, session.driver.bytes_sent
     found = figures(text)
     assert found["gossip_steps_total"] == STEPS
     assert found["gossip_samples_total"] == 4 * STEPS
@@ -123,10 +124,10 @@ def test_the_loss_is_the_one_that_was_logged_last() -> None:
         assert peer._metrics is not None
         train(peer, loss=0.75)
         peer.log(loss=torch.tensor(0.25))
-        peer._report(state="training", disagreement=1e-3)
+        peer._reporter.report(state="training", disagreement=1e-3)
         found = figures(scraped(peer._metrics))
         peer.log(loss=float("nan"))
-        peer._report(state="training", disagreement=float("inf"))
+        peer._reporter.report(state="training", disagreement=float("inf"))
         odd = figures(scraped(peer._metrics))
     assert found["gossip_loss"] == 0.25
     assert found["gossip_disagreement"] == 1e-3
@@ -207,7 +208,7 @@ def test_a_scrape_in_the_middle_of_changes_is_whole() -> None:
     thread = threading.Thread(target=write)
     with peers.join(metrics_port=0) as peer:
         train(peer)
-        peer._attached().chronicle = chronicle
+        peer._attached().session.chronicle = chronicle
         assert peer._metrics is not None
         registry = CollectorRegistry(auto_describe=False)
         registry.register(peer._metrics._figures)

@@ -148,7 +148,7 @@ def test_two_bulletins_come_to_know_the_same() -> None:
     one, other = Post(), Post()
     one.roll.reach("here", 1)
     other.roll.reach("here", 2)
-    one.board.tell()
+    one.board.publish()
     other.board.hear(one.published[-1])
     assert other.roll.ranks("here") == {1, 2}
     one.board.hear(other.published[-1])
@@ -158,7 +158,7 @@ def test_two_bulletins_come_to_know_the_same() -> None:
 def test_what_is_new_is_passed_on_and_what_is_known_is_not() -> None:
     one, other = Post(), Post()
     one.roll.reach("here", 1)
-    one.board.tell()
+    one.board.publish()
     other.board.hear(one.published[-1])
     assert len(other.published) == 2
     other.board.hear(one.published[-1])
@@ -183,7 +183,7 @@ def test_a_topic_that_was_removed_is_not_told_of_any_more() -> None:
     post.board.add("data-0", RollCall())
     post.board.remove("data-0")
     post.board.remove("never")
-    post.board.tell()
+    post.board.publish()
     assert msgpack.unpackb(post.published[-1]).keys() == {"roll"}
 
 
@@ -224,7 +224,7 @@ def test_any_news_leave_the_bulletin_alive(body: bytes) -> None:
     post = Post()
     post.roll.reach("here", 1)
     post.board.hear(body)
-    post.board.tell()
+    post.board.publish()
     assert 1 in post.roll.ranks("here")
 
 
@@ -233,7 +233,7 @@ def test_hostile_news_cannot_make_ours_too_long() -> None:
     for number in range(40):
         ranks = range(1000 * number, 1000 * number + 1000)
         post.board.hear(msgpack.packb({"roll": msgpack.packb({"here": dict.fromkeys(ranks, 1)})}))
-    post.board.tell()
+    post.board.publish()
     assert len(post.published[-1]) <= NEWS_LIMIT
     assert post.warnings
 
@@ -274,7 +274,7 @@ def test_who_waits_is_woken_by_what_is_heard() -> None:
     post, other = Post(), Post()
     thread, found = waiting(post, lambda: 5 in post.roll.ranks("here"))
     other.roll.reach("here", 5)
-    other.board.tell()
+    other.board.publish()
     post.board.hear(other.published[-1])
     thread.join(60.0)
     assert found == [True]
@@ -290,7 +290,7 @@ def test_who_waits_is_woken_by_wake_and_by_tell() -> None:
     assert found == [True]
     thread, found = waiting(post, lambda: 2 in post.roll.ranks("here"))
     post.roll.reach("here", 2)
-    post.board.tell()
+    post.board.publish()
     thread.join(60.0)
     assert found == [True]
 

@@ -122,9 +122,9 @@ def test_the_launcher_passes_cards_and_settings(launcher: Launcher) -> None:
 
 
 def test_a_launcher_that_is_gone_stops_the_start_and_nothing_else(launcher: Launcher) -> None:
-    assert launcher.channel.tell(status={"step": 1})
+    assert launcher.channel.send(status={"step": 1})
     launcher.go()
-    assert not launcher.channel.tell(status={"step": 2})
+    assert not launcher.channel.send(status={"step": 2})
     with pytest.raises(RendezvousError, match="the launcher is gone before"):
         launcher.channel.read()
 
@@ -132,7 +132,7 @@ def test_a_launcher_that_is_gone_stops_the_start_and_nothing_else(launcher: Laun
 def test_a_launcher_that_sleeps_holds_nobody_up(launcher: Launcher) -> None:
     line = "x" * 1000
     for _ in range(2000):
-        if not launcher.channel.tell(text=line):
+        if not launcher.channel.send(text=line):
             break
     else:
         pytest.fail("the pipe never was full")
@@ -141,7 +141,7 @@ def test_a_launcher_that_sleeps_holds_nobody_up(launcher: Launcher) -> None:
 
 def test_a_line_that_could_be_torn_is_refused(launcher: Launcher) -> None:
     with pytest.raises(ValueError, match="could be torn"):
-        launcher.channel.tell(text="x" * select.PIPE_BUF)
+        launcher.channel.send(text="x" * select.PIPE_BUF)
 
 
 @pytest.mark.parametrize("text", ["", "3", "a,b", "1,2,3", "987,988"])

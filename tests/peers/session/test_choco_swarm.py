@@ -44,10 +44,12 @@ def test_peers_with_different_targets_meet_in_the_middle(algorithm: str, compres
         for _ in range(80):
             for parameter in model.parameters():
                 parameter.grad = parameter.detach() - peer.rank
-            assert peer._attached().driver.flush(LONGEST)  # while an answer is missing, a neighbour is told nothing new
+            assert peer._attached().session.driver.flush(
+                LONGEST
+            )  # while an answer is missing, a neighbour is told nothing new
             optimizer.step()
         strayed = float((model.at.detach() - 1).abs().mean())
-        sent = peer._engine.driver.bytes_sent
+        sent = peer._attached().session.driver.bytes_sent
         reached = peer.consensus(1e-3, LONGEST)
         return reached, float(model.at.detach().mean()), strayed, sent
 
@@ -77,7 +79,7 @@ def test_when_one_leaves_a_cube_the_others_still_tell_each_other(tmp_path: Path)
             optimizer.step()
             if peer.rank == 3 and peer.step == 10:
                 return 0.0, ""
-        found = float(model.at.detach().mean()), peer._attached().core.view.roster.schedule.name
+        found = float(model.at.detach().mean()), peer._attached().session.driver._core.view.roster.schedule.name
         stays.wait(LONGEST)  # who leaves changes the schedule of the others
         return found
 

@@ -70,7 +70,7 @@ class Hand:
             [parse_straggler(text) for text in stragglers],
             parse_faults(faults, WORLD),
             network,
-            tell=self.told.append,
+            announce=self.told.append,
             sleep=self.sleep,
             clock=lambda: self.now,
             after=self.after,
@@ -252,7 +252,7 @@ def test_a_timer_that_cannot_be_cancelled_any_more_does_nothing_after_the_close(
     late: list[Callable[[], None]] = []
     faults = parse_faults(["kill:1@5s"], WORLD)
     boundary = Boundary(
-        1, 0, [], faults, None, tell=hand.told.append, after=lambda _, act: (late.append(act), lambda: None)[1]
+        1, 0, [], faults, None, announce=hand.told.append, after=lambda _, act: (late.append(act), lambda: None)[1]
     )
     boundary.close()
     late[0]()
@@ -358,12 +358,14 @@ def test_a_cut_without_a_network_is_refused(hand: Hand) -> None:
 def test_real_timers(hand: Hand) -> None:
     network, ended = Network(Weather()), threading.Event()
 
-    def tell(sentence: str) -> None:
+    def announce(sentence: str) -> None:
         hand.told.append(sentence)
         if "ends" in sentence:
             ended.set()
 
-    boundary = Boundary(1, 0, [], parse_faults(["cut:1|4@0s+1ms", "kill:1@9999999s"], WORLD), network, tell=tell)
+    boundary = Boundary(
+        1, 0, [], parse_faults(["cut:1|4@0s+1ms", "kill:1@9999999s"], WORLD), network, announce=announce
+    )
     assert ended.wait(60)
     boundary.close()
     assert len(hand.told) == 2
@@ -423,7 +425,7 @@ def test_weather_is_drawn_by_the_seed_and_is_another_for_each_rank() -> None:
 
 def test_faults_by_hand_work_too(hand: Hand) -> None:
     faults = Faults(kills=(Incident(1, Moment(2.0, in_steps=True)),))
-    boundary = Boundary(1, 0, [], faults, None, tell=hand.told.append)
+    boundary = Boundary(1, 0, [], faults, None, announce=hand.told.append)
     boundary.passed(2, 0.1)
     assert hand.done == [(KILL, 0.0)]
 
@@ -435,11 +437,11 @@ import sys, threading
 from gossip.faults import parse_faults
 from peers.session.injection import Boundary
 
-def tell(sentence):
+def announce(sentence):
     print("told", sentence, flush=True)
 
 threading.Thread(target=threading.Event().wait, daemon=True).start()  # stands still too
-boundary = Boundary(1, 0, [], parse_faults(sys.argv[1:], 4), None, tell=tell)
+boundary = Boundary(1, 0, [], parse_faults(sys.argv[1:], 4), None, announce=announce)
 for step in range(1, 6):
     boundary.passed(step, 0.0)
     print("step", step, flush=True)

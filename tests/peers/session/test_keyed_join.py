@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,11 +16,11 @@ import torch
 import peers
 from gossip import presets
 from gossip.endpoint import Endpoint
+from gossip.keys import KeyPair
 from gossip.membership import MembershipSettings
-from gossip.net.keys import KeyPair
 from gossip.net.transport import ZmqTransport, new_keys
 from peers.peer import Peer
-from peers.session.session import StartError
+from peers.session.rendezvous import StartError
 
 PATIENCE = 30.0
 QUICK = MembershipSettings(interval=0.3, timeout_floor=0.05, timeout_ceiling=0.1, spread_interval=0.05)
@@ -37,16 +40,24 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def train(peer: Peer, over: threading.Event, steps: int = 10**9, on_step: Any = None) -> tuple[int, ...]:
-    """Take steps until told to stop, or so many; return who was there in the end."""
+def train(
+    peer: Peer,
+    over: threading.Event,
+    steps: int = 10**9,
+    on_step: Any = None,
+    enough: Callable[[], bool] = lambda: True,
+) -> tuple[int, ...]:
+    """Take steps until told to stop, or so many, and more until it is enough; return who was there in the end."""
     model = torch.nn.Linear(4, 2)
     with torch.no_grad():
         model.weight.fill_(peer.rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     peer.attach(model, optimizer)
-    for step in range(steps):
-        if over.is_set():
+    deadline = time.monotonic() + PATIENCE
+    for step in count():
+        if over.is_set() or (step >= steps and enough()):
             break
+        assert step < steps or time.monotonic() < deadline, "it never was enough"
         optimizer.zero_grad()
         model(torch.ones(1, 4)).sum().backward()
         optimizer.step()
@@ -104,7 +115,9 @@ class Swarm:
             keys=own,
             start_timeout=start_timeout,
         ) as peer:
-            return train(peer, self.over, 60, look), held[0]
+            # Who leaves before a founder has looked was never seen by it.
+            seen = train(peer, self.over, 60, look, lambda: all(7 in view for view in self.views))
+            return seen, held[0]
 
 
 def test_by_its_invitation() -> None:

@@ -41,7 +41,7 @@ def test_peers_with_different_targets_meet_in_the_middle() -> None:
             optimizer.step()
         together.wait(LONGEST)
         strayed = float((model.at.detach() - 1).abs().mean())
-        sent = peer._engine.driver.bytes_sent
+        sent = peer._attached().session.driver.bytes_sent
         reached = peer.consensus(1e-3, LONGEST)
         return reached, float(model.at.detach().mean()), strayed, sent
 

@@ -147,6 +147,7 @@ def test_a_killed_peer_comes_back_and_gets_the_state_from_those_who_train_on(tmp
             script(
                 rank=rank,
                 announce=str(started[rank]),
+                announce_at=6,
                 stop_file=str(stop),
                 out=str(tmp_path / "{rank}.json"),
                 **options,

@@ -205,7 +205,7 @@ def test_when_one_dies_the_others_go_on_and_when_it_comes_back_it_becomes_what_t
         model, optimizer = attached(peer)
         for _ in range(5):
             descend(peer, model, optimizer)
-        peer._attached().driver.close()  # as if by SIGKILL: no farewell
+        peer._attached().session.driver.close()  # as if by SIGKILL: no farewell
         died.set()
         deadline = time.monotonic() + LONGEST
         while 2 in views[0] or not views[0]:
@@ -259,10 +259,11 @@ def test_who_was_given_up_and_lives_takes_the_state_over_and_goes_on() -> None:
         while not over.is_set():
             descend(peer, model, optimizer)
             trail[peer.step] = model.at.detach().numpy().tobytes()
-            core = peer._attached().core
-            if peer.rank == 1 and peer.step == 5 and core.me.incarnation == 0:
-                peer._attached().driver.post(events.PeerDied(core.me))
-            if peer.rank == 1 and core.me.incarnation > 0 and not again.is_set():
+            session = peer._attached().session
+            me = session.status().me
+            if peer.rank == 1 and peer.step == 5 and me.incarnation == 0:
+                session.driver.post(events.PeerDied(me))
+            if peer.rank == 1 and me.incarnation > 0 and not again.is_set():
                 again.set()
                 trail.clear()  # of the last steps of its former life it had its own idea, maybe
             if peer.rank == 0 and again.is_set() and peer.step > 40:
@@ -307,8 +308,8 @@ def test_nothing_is_pushed_and_what_cannot_be_meant_is_refused() -> None:
         model, optimizer = attached(peer)
         for _ in range(3):
             descend(peer, model, optimizer)
-        core = peer._attached().core
-        return len(core.outbox) + sum(core.turns), peer.weight
+        status = peer._attached().session.status()
+        return sum(status.unanswered_weights) + sum(status.turns), peer.weight
 
     assert swarm(2, body, presets.preset("loopback"), algorithm="allreduce") == [(0, 1.0)] * 2
     for wrong, says in (({"share": 0.5}, "moves no mass"), ({"compress": "auto"}, "name a codec")):
@@ -355,7 +356,7 @@ def test_correction_is_refused_where_the_optimizer_has_momentum_too(make: Any, s
         model = Point(np.zeros(SIZE))
         with pytest.raises(SettingsError, match=f"{said}, or leave correction out"):
             peer.attach(model, make(model.parameters()))
-        assert peer._engine is None, "before anybody is waited for"
+        assert peer._attachment is None, "before anybody is waited for"
 
     swarm(1, body, presets.preset("loopback"), algorithm="allreduce:correction=0.9", compress="topk")
 

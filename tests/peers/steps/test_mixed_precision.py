@@ -98,7 +98,7 @@ def test_steps_too_small_for_bfloat16_add_up_and_are_mixed_in_single(algorithm: 
             optimizer.step()
         peer.consensus(1e-6, LONGEST)
         master.scatter()
-        kinds = [array.dtype.name for array in peer._attached()._replica.arrays]
+        kinds = [array.dtype.name for array in peer._attached().replica.arrays]
         return master.single.at.detach().clone(), model.at.detach().clone(), kinds, master.single.norm.running_var
 
     assert torch.tensor(1.0).bfloat16() - torch.tensor(1e-3).bfloat16() == 1

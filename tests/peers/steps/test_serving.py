@@ -119,7 +119,7 @@ def test_a_dead_worker_stops_nobody_and_a_dead_centre_everybody(dies: int) -> No
         model, optimizer = attached(peer)
         for _ in range(3):
             descend(peer, model, optimizer)
-        peer._attached().driver.close()
+        peer._attached().session.driver.close()
         dead.set()
 
     def stays(peer: Peer) -> int:

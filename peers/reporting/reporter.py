@@ -1,0 +1,137 @@
+"""What a peer reports while it runs: to the user's log, to the records, to the launcher and to the other peers."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from peers.reporting.metrics import Figures
+from peers.reporting.pulse import Pulse
+from peers.reporting.records import Records
+from peers.reporting.summary import gossip_summary
+from peers.session.cards import Channel
+from peers.session.session import Session
+from peers.setup import Setup
+
+__all__ = ["RESERVED", "Reporter"]
+
+_log = logging.getLogger("gossip")
+#: The names that every line of the metrics holds.
+RESERVED = frozenset(["bytes_received", "bytes_sent", "seconds", "step", "wait_seconds", "weight"])
+#: Seconds between two reports to the launcher.
+_REPORT_EVERY = 0.25
+
+
+class Reporter:
+    """The reports of one peer. Warnings and notes may come from any thread, all else from the trainer's."""
+
+    def __init__(self, setup: Setup, records: Records, channel: Channel | None, figures: Callable[[], Figures]) -> None:
+        """Prepare.
+
+        Args:
+            setup: who this peer is.
+            records: the files of the run directory.
+            channel: to the launcher, if there is one.
+            figures: returns where the peer is.
+        """
+        self._rank, self._compress = setup.rank, setup.compress
+        #: Where the peer's files go; None: nowhere.
+        self.directory = records.directory
+        self._records = records
+        self._channel = channel
+        self._figures = figures
+        self._pulse: Pulse | None = None
+        self._logged: dict[str, Any] = {}
+        self._reported = 0.0
+
+    def warn(self, sentence: str) -> None:
+        """Say something that the user should read."""
+        self.announce("warning", sentence)
+
+    def announce(self, event: str, sentence: str) -> None:
+        """Say something that the user should read, as an event of this kind."""
+        _log.warning("rank %d: %s", self._rank, sentence)
+        self.note(event=event, text=sentence)
+
+    def note(self, **event: Any) -> None:
+        """Write an event into the records."""
+        self._records.event(step=self._figures().step, **event)
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Keep values of the user's for the line of this step."""
+        self._logged.update(
+            {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
+        )
+
+    def step_finished(self, **figures: float) -> None:
+        """Write the line of a step, and report it if the last report was some time ago."""
+        self._records.step(step=self._figures().step, **figures, **self._logged)
+        if time.monotonic() - self._reported >= _REPORT_EVERY:
+            self.report(state="training")
+        self._logged = {}
+
+    def report(self, **values: Any) -> None:
+        """Report the status to the other peers and to the launcher, which may be gone, in the same row."""
+        row = self._report_to_peers(values)
+        self._reported = time.monotonic()
+        if self._channel is not None:
+            self._channel.send(status={"rank": self._rank, **row})
+
+    def _report_to_peers(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Let this peer's row of the table go round, and return it."""
+        step, samples, waited, session = self._figures()
+        if session is None:
+            return {"step": step, "samples": samples, "state": values.get("state")}
+        if self._pulse is None:
+            self._pulse = Pulse(session.rows, time.monotonic())
+        loss = self._logged.get("loss")
+        row = self._pulse.beat(
+            time.monotonic(),
+            session.status().me.incarnation,
+            totals={"samples": samples, "bytes": session.driver.bytes_sent, "waited": waited},
+            step=step,
+            loss=None if loss is None or not math.isfinite(loss) else float(loss),
+            weight=session.weight,
+            neighbours=len(session.status().members) - 1,
+            state=values.get("state"),
+            sends=self._sends(session),
+            disagreement=values.get("disagreement"),
+        )
+        session.bulletin.publish()
+        # The others keep the last loss that was finite; the launcher shows NaN as what it is.
+        return row if loss is None else {**row, "loss": float(loss)}
+
+    def _sends(self, session: Session) -> str | None:
+        """Return how parcels go out, if a codec was asked for: also for `auto`, if it chose to do nothing."""
+        return session.sends if self._compress != "none" else None
+
+    def end(self, how: str, seconds: float, weight: float) -> None:
+        """Write the summary, and tell the launcher how it ended.
+
+        Args:
+            how: finished, interrupted, or what failed.
+            seconds: since the peer was made.
+            weight: what the peer held before it left.
+        """
+        step, samples, waited, session = self._figures()
+        summary: dict[str, Any] = {
+            "rank": self._rank,
+            "steps": step,
+            "samples": samples,
+            "seconds": seconds,
+            "wait_seconds": waited,
+            "exit": how,
+        }
+        if session is not None:
+            driver = session.driver
+            summary |= gossip_summary(session.status(), weight, driver.bytes_sent, driver.bytes_received)
+        self._records.summary(**summary)
+        self._records.close()
+        if self._channel is not None:
+            self._channel.send(ended=how[:300])  # a character may take 12 bytes
+            self._channel.close()

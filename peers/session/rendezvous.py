@@ -1,0 +1,89 @@
+"""Where a peer waits for others: each says how far it has come, and all check that they train the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gossip.net.driver import Driver
+from peers.model.model_lines import ModelLines
+from peers.model.replica import Replica
+from peers.session.bulletin import Agreement, Bulletin, RollCall
+from peers.session.cards import RendezvousError
+
+__all__ = ["Rendezvous", "StartError"]
+
+#: Seconds after which a peer that waits looks whether the gossip thread still runs.
+_GLANCE = 0.2
+#: Glances for which a peer with another model goes on to say so, so that the others hear it as well.
+_LAST_WORDS = 8
+
+
+class StartError(RendezvousError):
+    """The peers came together, but do not fit together."""
+
+
+class Rendezvous:
+    """The points at which this peer waits for others. For the trainer's thread."""
+
+    def __init__(self, rank: int, driver: Driver, bulletin: Bulletin, replica: Replica) -> None:
+        self._rank = rank
+        self._driver = driver
+        self._bulletin = bulletin
+        self._model = Agreement(replica.fingerprint, rank)
+        self._lines = ModelLines(rank, replica.lines)
+        #: How far each rank has come.
+        self.roll = RollCall()
+
+    def enter(self, has_state: bool) -> None:
+        """Say that this peer is here, and whether it has a state to give."""
+        self._bulletin.add("model", self._model)
+        # At once, so that nobody hears that this peer is here and not yet that it has a state.
+        if has_state:
+            self.roll.reach("state", self._rank)
+        self.roll.reach("here", self._rank)
+        self._bulletin.add("roll", self.roll)
+
+    def reach(self, what: str, level: int = 1) -> None:
+        """Say that this peer has come to a point."""
+        self.roll.reach(what, self._rank, level)
+        self._bulletin.publish()
+
+    def here(self) -> set[int]:
+        """Return the ranks that came and have not left since."""
+        return self.roll.ranks("here") & self._driver.status().members.keys()
+
+    def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Wait until news make the predicate true; return False if they do not within the timeout.
+
+        Raises:
+            StartError: another peer trains another model.
+            DriverError: the gossip thread failed.
+        """
+        # In glances, so that a process that was suspended has lost one of them and not all of its time.
+        left = timeout
+        while not self._bulletin.wait_for(lambda: predicate() or self._model.conflict is not None, min(left, _GLANCE)):
+            self._driver.check()
+            left -= _GLANCE
+            if left <= 0:
+                return False
+        if self._model.conflict is not None:
+            self._bulletin.add("model-lines", self._lines)
+            for _ in range(_LAST_WORDS):
+                self._bulletin.wait_for(lambda: False, _GLANCE)
+            raise StartError(self._lines.complaint(self._model.conflict))
+        return True
+
+    def wait_for_all(self, what: str, level: int, timeout: float) -> bool:
+        """Come to a point and wait there until every member has; return False if that takes too long."""
+        self._driver.rest(merge=False)
+        self.reach(what, level)
+        try:
+            return self.wait(lambda: self.roll.ranks(what, level) >= set(self._driver.status().members), timeout)
+        finally:
+            self.spread()
+            self._driver.resume()
+
+    def spread(self) -> None:
+        """Publish to the neighbours of several rounds: some wait for this peer's word, whatever it does next."""
+        for _ in range(2 * len(self._driver.status().members).bit_length()):
+            self._bulletin.publish()

@@ -1,0 +1,123 @@
+"""The start of a session: the peers come together, and all get the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gossip import events
+from gossip.membership import Record
+from gossip.net.driver import Driver
+from gossip.policies import Policy
+from peers.session.listener import Listener
+from peers.session.rendezvous import Rendezvous, StartError
+from peers.setup import Setup
+
+__all__ = ["Start"]
+
+
+class Start:
+    """Brings one peer to where it can train. For the trainer's thread, while the values are lent to the core."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        policy: Policy,
+        driver: Driver,
+        listener: Listener,
+        rendezvous: Rendezvous,
+        contacts: Sequence[Record],
+        warn: Callable[[str], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            setup: who this peer is.
+            policy: the algorithm.
+            driver: of the core.
+            listener: hears the core.
+            rendezvous: where the others are waited for.
+            contacts: where others are.
+            warn: is called with a sentence that the user should read.
+        """
+        self._rank, self._incarnation, self._timeout = setup.rank, setup.incarnation, setup.start_timeout
+        self._share = setup.share
+        self._policy = policy
+        self._driver = driver
+        self._listener = listener
+        self._rendezvous = rendezvous
+        self._contacts = contacts
+        self._warn = warn
+
+    def gather(self, has_state: bool, annex: bytes) -> bytes | None:
+        """Come together with the others, adopt a state if need be, and give it to those who ask.
+
+        Args:
+            has_state: whether this peer's values are to be kept.
+            annex: what goes with this peer's values to others.
+
+        Returns:
+            The annex of the state that was adopted, or None if this peer's own was kept.
+        """
+        donors = self._newcomers_donors() if self._incarnation else self._founders_donors()
+        adopted = None if has_state or not donors else self._adopt(donors)
+        self._driver.post(events.Donate(annex if adopted is None else adopted))
+        self._rendezvous.reach("state")
+        if not self._incarnation:
+            roll = self._rendezvous.roll
+            self._rendezvous.wait(lambda: roll.ranks("state") >= self._rendezvous.here(), self._timeout)
+        self._rendezvous.spread()
+        return adopted
+
+    def _founders_donors(self) -> list[int]:
+        """Wait for the others; return the ranks to ask for the state, none if this peer's state is the one to keep."""
+        roll = self._rendezvous.roll
+        everybody = set(self._driver.status().members)
+        self._rendezvous.wait(lambda: roll.ranks("here") >= everybody, self._timeout)
+        self._driver.post(events.Watch())
+        here = roll.ranks("here")
+        missing = sorted(everybody - here)
+        if len(everybody) > 1 and here == {self._rank}:
+            raise StartError(
+                f"rank {self._rank}: none of the other {len(missing)} peers came within {self._timeout:g} s. "
+                "Do they run, and can they reach each other's ports?"
+            )
+        if missing:
+            self._warn(f"going on without ranks {missing}, which did not come within {self._timeout:g} s")
+        holders = roll.ranks("state") - {self._rank}
+        lower = {rank for rank in here if rank < self._rank}
+        return sorted(holders | lower)
+
+    def _newcomers_donors(self) -> list[int]:
+        """Ask for admission; return the ranks to ask for the state: all members."""
+        heard = self._listener
+        self._driver.post(events.Join(self._contacts))
+        if not self._rendezvous.wait(lambda: heard.members_found is not None or bool(heard.refusal), self._timeout):
+            asked = ", ".join(record.endpoint for record in self._contacts)
+            raise StartError(
+                f"rank {self._rank}: nobody let it in within {self._timeout:g} s. Asked: {asked}. "
+                "If the swarm is just starting, try again: a peer lets others in once its script has attached the "
+                "model. Otherwise: do they run, can they reach this peer, and is the key one that they let in?"
+            )
+        heard.check()
+        return [rank for rank in heard.members_found or () if rank != self._rank]
+
+    def _adopt(self, donors: list[int]) -> bytes:
+        """Take the state over from the donors; return what came with it."""
+        heard = self._listener
+        self._driver.post(events.Adopt(donors))
+        # A large model takes its time; what counts is that pieces keep coming.
+        while heard.annex is None:
+            if not self._rendezvous.wait(self._progress(), self._timeout):
+                raise StartError(
+                    f"rank {self._rank}: no state came from ranks {donors} within {self._timeout:g} s. "
+                    "If the swarm is just starting, try again: it has none before its peers have met. "
+                    "Otherwise: are they still there?"
+                )
+        # From now on this peer exchanges when the others do, as far as turns tell.
+        self._driver.advance(self._policy.step_of(round(max(heard.turns) / self._share)))
+        return heard.annex
+
+    def _progress(self) -> Callable[[], bool]:
+        """Return a function that says whether a piece of the state has come since."""
+        lacking = self._driver.status().lacking
+        return lambda: self._listener.annex is not None or self._driver.status().lacking != lacking

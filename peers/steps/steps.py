@@ -1,0 +1,46 @@
+"""One interface for what a peer does around each step of the optimizer, whatever its algorithm exchanges."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+__all__ = ["Steps"]
+
+
+class Steps(ABC):
+    """The steps of one replica. For each: `begin`, then the optimizer moves the values, then `end` and `exchange`."""
+
+    #: Whether the peer's own values are the average of all replicas, so that there is no other average to look for.
+    own_is_average: ClassVar[bool]
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Do what comes before the optimizer moves the values."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Do what comes after the optimizer has moved the values."""
+
+    @abstractmethod
+    def exchange(self) -> float:
+        """Hand the finished step over; return the seconds for which this step waited for other peers."""
+
+    @abstractmethod
+    def pause(self) -> None:
+        """Let no peer wait for this one until its next step: it has no more data for now."""
+
+    @abstractmethod
+    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+        """Make all replicas the same without training; return the disagreement that is left.
+
+        Args:
+            tolerance: the disagreement to reach.
+            timeout: seconds after which to give up.
+            on_agreed: is called once all agree, before any peer trains again.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stay for as long as other peers need this one. Called once, after the last step."""
