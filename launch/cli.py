@@ -29,8 +29,8 @@ from launch.commands import (
     topologies_command,
     watch_command,
 )
-from launch.errors import user_errors
 from launch.parser import Parser
+from launch.user_errors import user_errors
 from launch.versions import ShowVersions
 
 __all__ = ["COMMANDS", "command_parser", "guarded", "main"]

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 
 __all__ = ["Parser"]
 

@@ -42,7 +42,13 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
         yield from ("**Examples**", "", "```", *(re.sub(r" {2,}", "  # ", line, count=1) for line in lines), "```", "")
         examples = ""
     for paragraph in (examples, *rest.split("\n\n")):
-        if paragraph:
+        head, *lines = paragraph.splitlines() or [""]
+        if lines and all(line.startswith("  ") for line in lines):  # a list of names and what they mean
+            cells = [line.split(maxsplit=1) for line in lines]
+            yield from (f"**{head.rstrip(':').capitalize()}**", "", "| name | meaning |", "|---|---|")
+            yield from (f"| `{name}` | {_cell(meaning)} |" for name, meaning in cells)
+            yield ""
+        elif paragraph:
             yield from (" ".join(paragraph.split()), "")
 
 

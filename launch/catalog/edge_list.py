@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from topologies import Schedule
 
-__all__ = ["Link", "fraction_text", "links_at", "shown_steps", "value_text"]
+__all__ = ["ListedLink", "fraction_text", "links_at", "shown_steps", "value_text"]
 
 #: Fractions closer than this are the same.
 _SAME = 1e-9
@@ -18,7 +18,7 @@ _FIRST = 6
 
 
 @dataclass(frozen=True)
-class Link:
+class ListedLink:
     """The fraction that goes from ``tail`` to ``head`` in a step and, if ``both``, the same back."""
 
     tail: int
@@ -30,14 +30,14 @@ class Link:
         return f"{self.tail}{'<->' if self.both else '->'}{self.head}"
 
 
-def links_at(schedule: Schedule, step: int) -> list[Link]:
+def links_at(schedule: Schedule, step: int) -> list[ListedLink]:
     """Return the links of a step, by tail and head; an exchange counts once, at its lower rank."""
     edges = {(u, v): f for u in range(schedule.n) for v, f in schedule.out_edges(u, step)}
     links = []
     for (u, v), fraction in edges.items():
         both = abs(edges.get((v, u), -1.0) - fraction) < _SAME
         if not both or u < v:
-            links.append(Link(u, v, fraction, both))
+            links.append(ListedLink(u, v, fraction, both))
     return links
 
 

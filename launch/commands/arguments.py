@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gossip.errors import SettingsError
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 
 __all__ = ["AVERAGING", "COLLECTIVE", "check_plot", "fault_reader", "integer", "port", "positive", "seconds"]
 

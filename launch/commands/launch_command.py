@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from launch.commands.options import LaunchOptions
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 
 __all__ = ["add_parser", "run"]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from launch.errors import CommandError
 from launch.swarm.toml import read_toml
+from launch.user_errors import CommandError
 
 __all__ = ["OptionTable", "option"]
 

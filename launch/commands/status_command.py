@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from launch.commands.watch_command import add_where, legend
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 
 __all__ = ["add_parser", "run"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.commands.arguments import check_plot, integer, positive
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 
 if TYPE_CHECKING:
     from topologies import Schedule

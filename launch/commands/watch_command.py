@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from launch.commands.arguments import seconds
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 from peers.reporting.columns import COLUMNS
 
 __all__ = ["add_parser", "add_where", "legend", "run"]
@@ -33,7 +33,7 @@ def legend(*, fields: bool = False) -> str:
         told = {column.title: column.meaning for column in COLUMNS if column.title and column.in_json}
     width = max(map(len, told))
     lines = [f"  {name:{width}}  {meaning}" for name, meaning in told.items()]
-    return "\n".join([f"{'fields of a member in the JSON' if fields else 'columns'}:", *lines])
+    return "\n".join([f"{'fields of a member' if fields else 'columns'}:", *lines])
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:

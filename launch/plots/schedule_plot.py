@@ -13,8 +13,8 @@ from matplotlib.collections import EllipseCollection, LineCollection, PolyCollec
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from launch.catalog.edge_list import Link, fraction_text, links_at, shown_steps, value_text
-from launch.errors import CommandError
+from launch.catalog.edge_list import ListedLink, fraction_text, links_at, shown_steps, value_text
+from launch.user_errors import CommandError
 from topologies import Schedule
 
 __all__ = ["figure", "save"]
@@ -72,7 +72,7 @@ def save(picture: Figure, path: Path) -> None:
 class _Styles:
     """A colour and a width for every fraction: the larger, the darker and the wider."""
 
-    def __init__(self, panels: list[list[Link]], n: int) -> None:
+    def __init__(self, panels: list[list[ListedLink]], n: int) -> None:
         # Equal up to rounding is equal.
         distinct = {_key(link.fraction): link.fraction for links in panels for link in links}
         self.fractions = [distinct[key] for key in sorted(distinct)]
@@ -98,7 +98,7 @@ def _key(fraction: float) -> float:
     return round(fraction, 9)
 
 
-def _draw(axes: Axes, n: int, links: list[Link], styles: _Styles) -> None:
+def _draw(axes: Axes, n: int, links: list[ListedLink], styles: _Styles) -> None:
     angles = np.pi / 2 - 2 * np.pi * np.arange(n) / n  # rank 0 on top, then clockwise
     at = np.stack([np.cos(angles), np.sin(angles)], axis=1) * (1.0 if n > 1 else 0.0)
     radius = min(0.07, 0.3 * math.sin(math.pi / n)) if n > 1 else 0.07
@@ -144,11 +144,11 @@ def _draw(axes: Axes, n: int, links: list[Link], styles: _Styles) -> None:
     axes.set(xlim=(-1.22, 1.22), ylim=(-1.22, 1.22), aspect="equal")
 
 
-def _busy(links: list[Link]) -> set[int]:
+def _busy(links: list[ListedLink]) -> set[int]:
     return {rank for link in links for rank in (link.tail, link.head)}
 
 
-def _curve(at: Points, link: Link, radius: float, aside: bool) -> Points:
+def _curve(at: Points, link: ListedLink, radius: float, aside: bool) -> Points:
     """Return the points of a link's line from rim to rim.
 
     A short hop's chord would run through the peers that it skips, so it bends inwards, the farther the more
@@ -171,7 +171,7 @@ def _curve(at: Points, link: Link, radius: float, aside: bool) -> Points:
     return curve
 
 
-def _legend(result: Figure, n: int, panels: list[list[Link]], styles: _Styles) -> None:
+def _legend(result: Figure, n: int, panels: list[list[ListedLink]], styles: _Styles) -> None:
     count = len(styles.fractions)
     chosen = sorted({round(i * (count - 1) / (_NAMED - 1)) for i in range(_NAMED)}) if count else []
     named = [styles.fractions[i] for i in chosen]

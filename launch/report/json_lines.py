@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 
 __all__ = ["read_json", "read_lines"]
 

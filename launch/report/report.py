@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from launch.errors import CommandError
 from launch.report.page import page
 from launch.report.run_directory import read_run
+from launch.user_errors import CommandError
 
 __all__ = ["write_report"]
 

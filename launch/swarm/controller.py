@@ -19,7 +19,7 @@ from gossip.net.transport import new_keys
 from launch.swarm.host import Host
 from launch.swarm.interrupts import interruptible
 from launch.swarm.invitation import JOIN, WATCH, Invitation, write_invitation
-from launch.swarm.launch_plan import Plan, Seat
+from launch.swarm.launch_plan import LaunchPlan, PeerSeat
 from launch.watch.display import Display
 
 __all__ = ["FAILED", "INTERRUPTED", "SOME_FAILED", "Controller"]
@@ -36,7 +36,7 @@ _SILENCE, _WORDS = 0.3, 1000
 class _Peer:
     """What is known of one rank."""
 
-    seat: Seat
+    seat: PeerSeat
     host: Host
     lives: int = 0
     running: bool = False
@@ -61,7 +61,7 @@ class Controller:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: LaunchPlan,
         hosts: Callable[[Callable[[int, dict[str, Any]], None]], Mapping[int, Host]],
         faults: Faults,
         display: Display,

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 
 __all__ = ["LOCAL", "HostLine", "parse_hostfile", "read_hostfile", "selected"]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from gossip.endpoint import Endpoint
 from gossip.keys import KeyPair, valid_key
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 
 __all__ = ["JOIN", "WATCH", "Invitation", "found", "read_invitation", "write_invitation"]
 

@@ -12,15 +12,15 @@ from typing import Any
 
 from gossip import policies
 from gossip.net.process_environment import ENVIRONMENT
-from launch.errors import CommandError
 from launch.swarm.host import PeerProcess, threads
 from launch.swarm.hostfile import HostLine
+from launch.user_errors import CommandError
 
-__all__ = ["Plan", "Seat", "check_program", "program"]
+__all__ = ["LaunchPlan", "PeerSeat", "check_program", "program"]
 
 
 @dataclass(frozen=True)
-class Seat:
+class PeerSeat:
     """Where a rank runs."""
 
     rank: int
@@ -29,12 +29,12 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """A launch, in full."""
 
     #: The user's program and its arguments.
     command: tuple[str, ...]
-    seats: tuple[Seat, ...]
+    seats: tuple[PeerSeat, ...]
     #: What all peers are told; the fields of `peers.setup.Setup` that are the same for all.
     common: Mapping[str, Any]
     run_dir: Path
@@ -54,7 +54,7 @@ class Plan:
         """How many peers there are."""
         return len(self.seats)
 
-    def process(self, seat: Seat, extra: Mapping[str, Any]) -> PeerProcess:
+    def process(self, seat: PeerSeat, extra: Mapping[str, Any]) -> PeerProcess:
         """Return what is to be started for a rank; ``extra`` is what only this peer is told."""
         on_host = sum(1 for other in self.seats if other.host == seat.host)
         setup: dict[str, Any] = {
@@ -82,7 +82,7 @@ class Plan:
             },
         )
 
-    def bind(self, seat: Seat, port: int = 0) -> str:
+    def bind(self, seat: PeerSeat, port: int = 0) -> str:
         """Return where a peer listens that others reach from elsewhere; port 0 is any free one."""
         return f"{'[::]' if ':' in (seat.host.advertise or seat.host.host) else '0.0.0.0'}:{port}"  # noqa: S104
 

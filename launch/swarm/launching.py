@@ -16,16 +16,16 @@ from gossip.exchange.coding import check_codec
 from gossip.faults import Faults, parse_faults, parse_stragglers
 from gossip.shares import check_share
 from launch.commands.options import LaunchOptions
-from launch.errors import CommandError
 from launch.swarm.controller import INTERRUPTED, Controller
 from launch.swarm.host import Emit, Host, LocalHost
 from launch.swarm.hostfile import LOCAL, HostLine, read_hostfile, selected
 from launch.swarm.interrupts import interruptible
-from launch.swarm.launch_plan import Plan, Seat, check_program, program
+from launch.swarm.launch_plan import LaunchPlan, PeerSeat, check_program, program
 from launch.swarm.ports import check_ports
 from launch.swarm.run_place import used
 from launch.swarm.toml import to_toml
 from launch.terminal import output, warn
+from launch.user_errors import CommandError
 from launch.watch.display import Display
 from peers.reporting.tensorboard import check_tensorboard
 
@@ -57,7 +57,7 @@ def launch(options: LaunchOptions) -> int:
     return code
 
 
-def planned(options: LaunchOptions) -> tuple[Plan, Faults]:
+def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
     """Return the plan for the options, or raise an error that says what to change."""
     seats = _seats(_hosts_of(options))
     n = len(seats)
@@ -80,7 +80,7 @@ def planned(options: LaunchOptions) -> tuple[Plan, Faults]:
     common: dict[str, Any] = {"run": run_dir.name[:64], **options.told(), "topology": topology}
     if options.metrics_port < 0:
         del common["metrics_port"], common["metrics_bind"]
-    plan = Plan(
+    plan = LaunchPlan(
         program(options.script, options.arguments, options.module),
         seats,
         common,
@@ -125,12 +125,12 @@ def _hosts_of(options: LaunchOptions) -> list[HostLine]:
     return selected(read_hostfile(Path(options.hostfile)), options.include, options.exclude)
 
 
-def _seats(hosts: list[HostLine]) -> tuple[Seat, ...]:
+def _seats(hosts: list[HostLine]) -> tuple[PeerSeat, ...]:
     places = [(host, local_rank) for host in hosts for local_rank in host.local_ranks]
-    return tuple(Seat(rank, local_rank, host) for rank, (host, local_rank) in enumerate(places))
+    return tuple(PeerSeat(rank, local_rank, host) for rank, (host, local_rank) in enumerate(places))
 
 
-def _hosts(plan: Plan, emit: Emit) -> Mapping[int, Host]:
+def _hosts(plan: LaunchPlan, emit: Emit) -> Mapping[int, Host]:
     """Return the host of each rank; other machines are connected to, and asked whether they can take part."""
     lines = list(dict.fromkeys(seat.host for seat in plan.seats))
     hosts: dict[HostLine, Host] = {line: LocalHost(emit, line.host) for line in lines if line.is_local}
@@ -143,7 +143,7 @@ def _hosts(plan: Plan, emit: Emit) -> Mapping[int, Host]:
     return {seat.rank: hosts[seat.host] for seat in plan.seats}
 
 
-def _write_config(plan: Plan, options: LaunchOptions) -> None:
+def _write_config(plan: LaunchPlan, options: LaunchOptions) -> None:
     # Without its place: that is where the file is, and a launch that takes the file again is another run.
     options = replace(options, run_dir="", resume=False)
     try:
@@ -155,7 +155,7 @@ def _write_config(plan: Plan, options: LaunchOptions) -> None:
         raise CommandError(f"cannot write to the run directory {plan.run_dir}: {error.strerror or error}") from error
 
 
-def _verdict(plan: Plan, results: Mapping[int, int | None], code: int) -> str:
+def _verdict(plan: LaunchPlan, results: Mapping[int, int | None], code: int) -> str:
     good = sum(one == 0 for one in results.values())
     if code == INTERRUPTED and good < len(results):
         saved = any(plan.run_dir.glob("rank-*/checkpoints/step-*"))

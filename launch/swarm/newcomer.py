@@ -13,14 +13,14 @@ from gossip.net.routes import route_to
 from gossip.net.transport import new_keys
 from gossip.version import __version__
 from launch.commands.options import JoinOptions
-from launch.errors import CommandError
 from launch.swarm.controller import Controller
 from launch.swarm.host import LocalHost
 from launch.swarm.hostfile import LOCAL
 from launch.swarm.interrupts import interruptible
 from launch.swarm.invitation import JOIN, Invitation, found
-from launch.swarm.launch_plan import Plan, Seat, check_program, program
+from launch.swarm.launch_plan import LaunchPlan, PeerSeat, check_program, program
 from launch.terminal import output
+from launch.user_errors import CommandError
 from launch.watch.display import Display
 from launch.watch.lookout import Lookout
 
@@ -47,7 +47,7 @@ def join(options: JoinOptions) -> int:
             return controller.run()
 
 
-def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation, place: str) -> Plan:
+def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation, place: str) -> LaunchPlan:
     setup, members = picture["setup"], picture["members"]
     taken = {member["rank"]: member for member in members}
     # The dead may have been cut off and come back; who left does not.
@@ -78,9 +78,9 @@ def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation,
             "invitation": [invitation.keys.public.decode(), invitation.keys.secret.decode()],
             "keys": [own.public.decode(), own.secret.decode()],
         }
-    return Plan(
+    return LaunchPlan(
         program(options.script, options.arguments, options.module),
-        (Seat(rank, 0, LOCAL),),
+        (PeerSeat(rank, 0, LOCAL),),
         common,
         _run_dir(options, rank, known=rank in taken).absolute(),
         restarts=options.restart,

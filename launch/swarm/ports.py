@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 
-from launch.errors import CommandError
-from launch.swarm.launch_plan import Seat
+from launch.swarm.launch_plan import PeerSeat
+from launch.user_errors import CommandError
 
 __all__ = ["check_ports"]
 
 
-def check_ports(host: str, first: int, seats: Iterable[Seat]) -> None:
+def check_ports(host: str, first: int, seats: Iterable[PeerSeat]) -> None:
     """Raise an error that names a port which the peers of this machine cannot have; 0 is any free one."""
     for seat in seats:
         port = first + seat.local_rank if first else 0

@@ -20,10 +20,10 @@ from typing import IO, Any
 
 from gossip.version import __version__
 from gossip.wire.frames import VERSION
-from launch.errors import CommandError
 from launch.swarm.host import Emit, PeerProcess
 from launch.swarm.hostfile import HostLine
 from launch.swarm.ssh import agent_command, explained
+from launch.user_errors import CommandError
 
 __all__ = ["LOST", "RemoteHost", "connected"]
 

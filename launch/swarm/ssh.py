@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gossip.version import __version__
-from launch.errors import CommandError
 from launch.swarm.hostfile import HostLine
+from launch.user_errors import CommandError
 
 __all__ = ["addressed", "agent_command", "explained"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from launch.errors import CommandError
+from launch.user_errors import CommandError
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -55,7 +55,7 @@ def watch(
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
     """Look until nobody answers, or Ctrl-C; return the exit code."""
-    seen: View = _Screen(console) if console.is_terminal else _Lines(console)
+    seen: Viewer = _Screen(console) if console.is_terminal else _Lines(console)
     through = ""
     try:
         with Lookout(invitation) as lookout, seen:
@@ -76,7 +76,7 @@ def _nobody(error: str) -> int:
     return NOBODY
 
 
-class View(Protocol):
+class Viewer(Protocol):
     """Where pictures are shown."""
 
     def __enter__(self) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from peers.reporting.columns import RATES
-from peers.reporting.status import Rows
+from peers.reporting.status_rows import Rows
 
 __all__ = ["Pulse", "rates"]
 

@@ -17,7 +17,7 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from gossip.values.blocks import Values
 from peers.model.replica import Replica
-from peers.reporting.status import Rows
+from peers.reporting.status_rows import Rows
 from peers.session.bulletin import Bulletin
 from peers.session.cards import Card
 from peers.session.chronicle import Chronicle

@@ -11,8 +11,8 @@ import pytest
 from launch.commands.arguments import integer
 from launch.commands.option_table import OptionTable, option
 from launch.commands.options import JoinOptions, LaunchOptions, SharedOptions
-from launch.errors import CommandError
 from launch.parser import Parser
+from launch.user_errors import CommandError
 from peers.setup import Setup
 
 

@@ -17,9 +17,9 @@ import topologies
 from launch import cli
 from launch.catalog.edge_list import links_at
 from launch.catalog.topologies_table import Row, measure
-from launch.errors import CommandError
 from launch.plots import curves as plot_curves
 from launch.plots import schedule_plot as plots
+from launch.user_errors import CommandError
 
 Capture = pytest.CaptureFixture[str]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.errors import CommandError
 from launch.swarm.hostfile import HostLine, parse_hostfile, read_hostfile, selected
+from launch.user_errors import CommandError
 
 THREE = [HostLine("a", 4), HostLine("b", 2), HostLine("fd00::3")]
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from launch.errors import CommandError
 from launch.swarm.agent import Agent
 from launch.swarm.host import PeerProcess
 from launch.swarm.hostfile import HostLine
-from launch.swarm.launch_plan import Plan, Seat
+from launch.swarm.launch_plan import LaunchPlan, PeerSeat
 from launch.swarm.ssh import addressed, agent_command, explained
+from launch.user_errors import CommandError
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh: apt-get install openssh-client")
 
@@ -110,8 +110,8 @@ def test_why_there_is_no_agent(
 
 @pytest.mark.parametrize(("host", "any_address"), [("10.0.0.1", "0.0.0.0"), ("fd00::3", "[::]"), ("node1", "0.0.0.0")])
 def test_peers_listen_where_others_reach_them_and_at_their_old_port_again(host: str, any_address: str) -> None:
-    seat = Seat(0, 0, HostLine("nick", advertise=host))
-    plan = Plan(("prog",), (seat,), {}, Path("/runs/one"), spread=True)
+    seat = PeerSeat(0, 0, HostLine("nick", advertise=host))
+    plan = LaunchPlan(("prog",), (seat,), {}, Path("/runs/one"), spread=True)
     setup = plan.process(seat, {}).setup
     assert (setup["bind"], setup["advertise"]) == (f"{any_address}:0", host)
     assert plan.bind(seat, 5555) == f"{any_address}:5555"

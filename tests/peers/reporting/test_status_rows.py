@@ -17,10 +17,10 @@ import peers
 from gossip.net.transport import new_keys
 from launch.swarm.invitation import Invitation
 from launch.watch.lookout import Lookout, NobodyAnswers
-from peers.reporting import status
+from peers.reporting import status_rows
 from peers.reporting.columns import COLUMNS, RATES, TOLD
 from peers.reporting.pulse import Pulse
-from peers.reporting.status import Rows
+from peers.reporting.status_rows import Rows
 
 
 def row(rank: int, life: int = 0, number: int = 1, **values: Any) -> list[Any]:
@@ -94,7 +94,7 @@ def test_a_message_is_bounded_and_all_get_their_turn() -> None:
 
 
 def test_no_more_ranks_are_kept_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "_LIMIT", 4)
+    monkeypatch.setattr(status_rows, "_LIMIT", 4)
     rows = Rows(0)
     for rank in range(1, 10):
         rows.merge(packed(row(rank)))
@@ -294,14 +294,12 @@ def test_a_loss_that_is_not_finite_is_for_the_launcher_alone(monkeypatch: pytest
     with peers.join() as peer:
         model = torch.nn.Linear(2, 1)
         peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        channel = SimpleNamespace(tell=lambda status: told.append(status))
         with monkeypatch.context() as patched:
-            patched.setattr(peer, "_channel", channel)
+            patched.setattr(peer._reporter, "_channel", SimpleNamespace(send=lambda status: told.append(status)))
             for loss in (0.5, math.nan):
                 peer.log(loss=loss)
-                peer._report(state="training")
-        assert peer._engine is not None
-        own = peer._engine.rows.own()
+                peer._reporter.report(state="training")
+        own = peer._attached().session.rows.own()
     assert math.isnan(told[-1]["loss"]), "whoever watches the launch should see it"
     assert own["loss"] == 0.5, "the others would refuse the row"
     assert {name: value for name, value in told[0].items() if name != "rank"} == {
