@@ -135,7 +135,7 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
     if setup.hosts:
         if setup.public_keys and setup.keys is None:
             raise SettingsError(
-                f"keys={setup.keys} with {len(setup.public_keys)} public_keys: rank {setup.rank} needs its key pair too; "
+                f"keys={setup.keys} with {len(setup.public_keys)} public_keys: rank {setup.rank} needs its key pair; "
                 "read it with gossip.net.keys.read_keys"
             )
         return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup))

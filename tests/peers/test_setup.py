@@ -93,7 +93,7 @@ def test_settings_that_cannot_be_meant_are_refused(arguments: dict[str, object],
         ({"bind": "0.0.0.0:0"}, "gossip keygen DIR.*or say insecure"),
         (
             {"hosts": ["127.0.0.1:0"], "public_keys": [new_keys().public.decode()]},
-            "keys=None with 1 public_keys: rank 0 needs its key pair too",
+            "keys=None with 1 public_keys: rank 0 needs its key pair",
         ),
         ({"rank": 0, "world_size": 2}, "MASTER_ADDR and MASTER_PORT must be set for 2 peers to find each other"),
     ],
