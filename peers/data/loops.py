@@ -17,7 +17,7 @@ __all__ = ["DataLoops"]
 _LOOPS_PUBLISHED = 4
 
 
-class Board(Protocol):
+class NewsBoard(Protocol):
     """Where peers publish how far they are; see `peers.session.bulletin.Bulletin`."""
 
     def add(self, name: str, topic: Progress) -> None:
@@ -72,7 +72,7 @@ class DataLoops:
         return self._running > 0
 
     def begin(
-        self, dataset: Any, batch_size: int, epochs: int, board: Board, saving: Restores, **options: Any
+        self, dataset: Any, batch_size: int, epochs: int, board: NewsBoard, saving: Restores, **options: Any
     ) -> Generator[Any, None, None] | None:
         """Begin the next loop; return its batches, or None if the swarm is through with it already.
 
@@ -104,7 +104,7 @@ class DataLoops:
         board.remove(f"data-{index - _LOOPS_PUBLISHED}")
         return self._batches(index, source, board, saving)
 
-    def _batches(self, index: int, source: Batches, board: Board, saving: Restores) -> Generator[Any, None, None]:
+    def _batches(self, index: int, source: Batches, board: NewsBoard, saving: Restores) -> Generator[Any, None, None]:
         saving.restore_random()
         self._running += 1
         try:
@@ -117,7 +117,7 @@ class DataLoops:
             self._running -= 1
 
 
-def _is_over(index: int, board: Board) -> bool:
+def _is_over(index: int, board: NewsBoard) -> bool:
     """Whether a peer is in a later loop over data, and so has seen the end of this one."""
     numbers = [name.removeprefix("data-") for name in board.early()]
     return any(number.isdecimal() and int(number) > index for number in numbers)

@@ -378,7 +378,7 @@ def test_the_first_rejection_of_each_kind_is_an_event_and_a_flood_is_few() -> No
         ("checksum", 1000),
         ("stale", 1),
     ]
-    assert diary.told == ["thrown away, 1 so far: checksum from 2: bytes"], "what is stale was to be expected"
+    assert diary.told == ["rejected a frame, 1 so far: checksum from 2: bytes"], "what is stale was to be expected"
     assert diary.chronicle.counts["RejectedFrame"] == 1001
 
 
