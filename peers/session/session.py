@@ -26,7 +26,7 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from gossip.values.blocks import Values, is_finite
 from gossip.version import __version__
-from gossip.wire.frames import SHOWN_LIMIT
+from gossip.wire.limits import SHOWN_LIMIT
 from gossip.wire.messages import ANYBODY, Address
 from peers.model.model_lines import ModelLines
 from peers.model.replica import Replica
