@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgpack
 
 from gossip.errors import SettingsError
-from gossip.wire.frames import NEWS_LIMIT
+from gossip.wire.limits import NEWS_LIMIT
 
 __all__ = ["Agreement", "Bulletin", "RollCall", "Topic"]
 

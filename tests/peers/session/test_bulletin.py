@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossip.errors import SettingsError
-from gossip.wire.frames import NEWS_LIMIT
+from gossip.wire.limits import NEWS_LIMIT
 from peers.session.bulletin import Agreement, Bulletin, RollCall
 
 WHATS = ("here", "state", "mixing")
