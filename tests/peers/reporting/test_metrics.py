@@ -23,7 +23,7 @@ import peers
 from gossip import events
 from gossip.errors import Reason, SettingsError
 from gossip.membership import Record, State
-from gossip.wire.frames import Codec
+from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Hello
 from launch import cli
 from launch.commands.options import LaunchOptions
@@ -78,7 +78,7 @@ def test_a_peer_tells_what_it_did() -> None:
         peer._reporter.report(state="training")
         session = peer._attached().session
         session.driver.dropped, session.chronicle.written_off = 3, 0.25
-        (frame,) = Codec("it", peer._attached().replica.layout).encode(Hello(Address(1, 0), Address(0, 0)))
+        (frame,) = WireCodec("it", peer._attached().replica.layout).encode(Hello(Address(1, 0), Address(0, 0)))
         session.driver.post(events.Received([bytes(frame[:-1]) + bytes([frame[-1] ^ 1])]))
         session.driver.merge()  # answered once the frame is counted
         text = scraped(peer._metrics)
