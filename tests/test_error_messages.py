@@ -48,7 +48,7 @@ NOT_YET: tuple[str, ...] = (
     "gossip/membership/body_codec.py",
     "peers/setup.py",
     "peers/reporting/status.py",
-    "peers/reporting/pulse.py",
+    "peers/table/pulse.py",
     "launch/",
     # Rooms that are being rewritten one after the other.
     "gossip/collective/",

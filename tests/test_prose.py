@@ -18,7 +18,7 @@ NOT_YET: tuple[str, ...] = (
     "gossip/events.py",
     "peers/setup.py",
     "peers/reporting/status.py",
-    "peers/reporting/pulse.py",
+    "peers/table/pulse.py",
     "launch/",
     # Rooms that are being rewritten one after the other.
     "gossip/collective/",

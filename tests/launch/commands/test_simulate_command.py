@@ -13,7 +13,7 @@ from commands import Capture, failure, said
 
 from gossip.faults import parse_cut, parse_incident, parse_pause
 from launch import cli, terminal
-from launch.commands.arguments import AVERAGING
+from launch.options.arguments import AVERAGING
 
 #: The command of the issue.
 ISSUE = shlex.split(

@@ -284,7 +284,7 @@ def test_whoever_says_no_topology_gets_one_that_suits(
 
 
 def test_a_toml_file_holds_options_and_flags_win(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    config = tmp_path / "launch.swarm.toml"
+    config = tmp_path / "launch.options.toml"
     config.write_text('peers = 3\ntopology = "ring"\nalgorithm = "sgp"\nfault = ["drop:5%"]\n')
     out = said(capsys, "launch", "--config", str(config), "--algorithm", "osgp", "--dry-run", DUMMY)
     assert "3 peers" in out
@@ -310,6 +310,6 @@ def test_a_toml_file_holds_options_and_flags_win(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_a_bad_toml_file_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
-    config = tmp_path / "launch.swarm.toml"
+    config = tmp_path / "launch.options.toml"
     config.write_text(text)
     assert message in failure(capsys, "launch", "--config", str(config), DUMMY)

@@ -26,7 +26,7 @@ from gossip.membership import Record, State
 from gossip.wire.frames import WireCodec
 from gossip.wire.messages import Address, Hello
 from launch import cli
-from launch.commands.options import LaunchOptions
+from launch.options.options import LaunchOptions
 from launch.report.run_directory import read_run
 from peers.reporting.metrics import Metrics
 from peers.session.chronicle import Chronicle
@@ -264,7 +264,7 @@ def test_ports_that_cannot_be_are_told(
 
 
 def test_a_toml_file_has_the_port_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    script, config = tmp_path / "train.py", tmp_path / "launch.swarm.toml"
+    script, config = tmp_path / "train.py", tmp_path / "launch.options.toml"
     script.touch()
     config.write_text('metrics_port = 0\nmetrics-bind = "127.0.0.2"\n')
     assert cli.main(["launch", "--config", str(config), "--dry-run", str(script)]) == 0

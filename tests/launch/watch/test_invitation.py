@@ -12,8 +12,8 @@ import pytest
 
 from gossip.errors import SettingsError
 from gossip.net.transport import new_keys
-from launch.swarm.invitation import JOIN, WATCH, Invitation, found, read_invitation, write_invitation
 from launch.user_errors import CommandError
+from launch.watch.invitation import JOIN, WATCH, Invitation, found, read_invitation, write_invitation
 
 PLACES = ("127.0.0.1:4001", "[::1]:4002")
 
