@@ -20,13 +20,11 @@ SHARED_CLASSES = {
     "Join",
     "Leave",
     "News",
-    "Outgoing",
     "Plan",
     "Received",
     "Refused",
     "Reincarnated",
     "Send",
-    "Snapshot",
     "Swarm",
     "Tick",
 }

@@ -7,7 +7,7 @@ once and for ever: booked, and the sender forgets it; or refused, and the sender
 from __future__ import annotations
 
 from gossip.books.inbox import Ask, Inbox
-from gossip.books.ledger import Outbox, Received
+from gossip.books.ledger import Outbox, Verdicts
 from gossip.books.mass import Mass
 from gossip.wire.messages import Address
 
@@ -39,11 +39,11 @@ class Books:
         #: What others want of our mass, at the next boundary: one ask for each of them and shard.
         self.asks: dict[tuple[int, int], Ask] = {}
         #: The verdicts on what each neighbour, in its present incarnation, has sent.
-        self.received: dict[Address, Received] = {}
+        self.received: dict[Address, Verdicts] = {}
 
-    def received_from(self, origin: Address) -> Received:
+    def received_from(self, origin: Address) -> Verdicts:
         """Return the verdicts on what a neighbour has sent."""
-        return self.received.setdefault(origin, Received(self._window))
+        return self.received.setdefault(origin, Verdicts(self._window))
 
     def forget(self, rank: int) -> None:
         """Forget the verdicts on a neighbour whose life is over."""

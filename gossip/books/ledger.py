@@ -5,7 +5,7 @@ has booked it (then it is forgotten) or has not and never will (then it is taken
 at most one parcel per shard and neighbour, and a byte budget per neighbour. A slow receiver therefore slows what is
 pushed to it; no queue grows.
 
-`Received` is what a peer has answered to one incarnation of a neighbour, by acknowledging or refusing: every sequence
+`Verdicts` is what a peer has answered to one incarnation of a neighbour, by acknowledging or refusing: every sequence
 below a floor, and a few above. So a duplicate is told from a new parcel for ever, in constant memory: the sender keeps
 within a window of its oldest unanswered parcel.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from gossip.wire.messages import Address, Parcel
 
-__all__ = ["Entry", "Outbox", "Received"]
+__all__ = ["Entry", "Outbox", "Verdicts"]
 
 
 @dataclass
@@ -166,7 +166,7 @@ class Outbox:
         return None
 
 
-class Received:
+class Verdicts:
     """The verdicts on the parcels of one incarnation of a neighbour, each given once and kept.
 
     A verdict must never change: if the first answer is lost and the parcel comes again, a different answer would

@@ -26,10 +26,10 @@ from gossip.values.layout import Layout
 from gossip.values.memory import Owner
 from gossip.values.pool import Pool
 
-__all__ = ["Mass", "Snapshot", "distance"]
+__all__ = ["Mass", "ShardCopy", "distance"]
 
 
-class Snapshot(NamedTuple):
+class ShardCopy(NamedTuple):
     """A copy of a shard's values, all of them finite, to go with mass that is given away. Nobody changes it."""
 
     values: Values
@@ -83,21 +83,21 @@ class Mass:
         """Return the shard's values, not a copy."""
         return self._views[shard]
 
-    def snapshot(self, shard: int) -> Snapshot | None:
+    def snapshot(self, shard: int) -> ShardCopy | None:
         """Return a copy of the shard's values, or None if there is NaN or infinity among them."""
         view = self._views[shard]
         values = self._pool.take(view.size, view.dtype)
         seal, finite = copy(view, values)
-        return Snapshot(values, seal) if finite else None
+        return ShardCopy(values, seal) if finite else None
 
-    def rounded(self, shard: int, codec: Codec, keys: tuple[int, ...]) -> Snapshot | None:
+    def rounded(self, shard: int, codec: Codec, keys: tuple[int, ...]) -> ShardCopy | None:
         """Return the shard's values as a codec carries them, or None if there is NaN or infinity among them."""
         view = self._views[shard]
         try:
             payload = codec.encode(view, keys=keys)
         except Unencodable:
             return None
-        return Snapshot(codec.decode(payload, view.size, view.dtype), xxhash.xxh3_64_intdigest(payload.data), payload)
+        return ShardCopy(codec.decode(payload, view.size, view.dtype), xxhash.xxh3_64_intdigest(payload.data), payload)
 
     def keep_the_rest(self, shard: int, sent: Values, weight: float) -> None:
         """Add what rounding took off: with a weight that was given, ``sent`` left the shard and not its values.

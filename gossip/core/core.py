@@ -45,10 +45,10 @@ from gossip.core.step import Phase, Step
 from gossip.errors import InvariantError
 from gossip.events import Effect, Event
 from gossip.exchange.coding import Coding
-from gossip.exchange.outgoing import Outgoing
 from gossip.exchange.outlet import Outlet
 from gossip.exchange.patience import Waiting
 from gossip.exchange.peer_state import PeerState
+from gossip.exchange.sender import Sender
 from gossip.exchange.traffic import Traffic
 from gossip.membership import Membership
 from gossip.policies.policy import Policy
@@ -104,8 +104,8 @@ class Core:
         # Elastic averaging answers all at once, as its centre does; otherwise one pair is averaged after the other.
         self.books = Books(mass, settings.neighbour_bytes, inbox_bytes, apart=policy.fraction is None)
         self.outlet = Outlet(WireCodec(settings.run, layout, settings.compress, self.coding.differences))
-        outgoing = Outgoing(self.state, self.books, self.coding, self.patience, self.outlet)
-        self.traffic = Traffic(outgoing, lambda: self._step.merges)
+        sender = Sender(self.state, self.books, self.coding, self.patience, self.outlet)
+        self.traffic = Traffic(sender, lambda: self._step.merges)
         self.traffic.new_life()
         self._step = Step(self.traffic, step, now)
         #: What is exchanged beside mass, by policies that do.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gossip.books.mass import Snapshot
+from gossip.books.mass import ShardCopy
 from gossip.core.farewell import Farewell
-from gossip.exchange.outgoing import Outgoing
+from gossip.exchange.sender import Sender
 from gossip.values.blocks import inspect, shift
 from gossip.wire.messages import Address, Bye
 
@@ -16,10 +16,10 @@ __all__ = ["Leaving"]
 class Leaving:
     """What a peer that leaves does; nothing, as long as it stays."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
-        self._out = outgoing
-        self._state = outgoing.state
-        self._books = outgoing.books
+    def __init__(self, sender: Sender) -> None:
+        self._out = sender
+        self._state = sender.state
+        self._books = sender.books
         self._farewell: Farewell | None = None
 
     @property
@@ -103,13 +103,13 @@ class Leaving:
                 # There will be no others: nothing of the shard is in flight, to us or from us.
                 shift(snapshot.values, moves.values, 1 / weight)
                 seal, finite = inspect(snapshot.values)
-                snapshot = Snapshot(snapshot.values, seal) if finite else None
+                snapshot = ShardCopy(snapshot.values, seal) if finite else None
             if snapshot is None:
                 farewell.worthless.add(shard)
             else:
                 mass.weights[shard] = 0.0
                 out.post(heir, shard, turn, weight, snapshot, 0.0, now)
         elif (pile := inbox.take(shard)) is not None:
-            out.post(heir, shard, turn, pile.weight, Snapshot(pile.values, inspect(pile.values).seal), 0.0, now)
+            out.post(heir, shard, turn, pile.weight, ShardCopy(pile.values, inspect(pile.values).seal), 0.0, now)
         if not self._has_to_give(farewell, shard):
             farewell.given(shard)

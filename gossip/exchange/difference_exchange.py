@@ -10,7 +10,7 @@ from gossip.codecs import Unencodable
 from gossip.codecs.difference_codec import DifferenceCodec
 from gossip.exchange.differences import Choco, Draw
 from gossip.exchange.exchange import Exchange
-from gossip.exchange.outgoing import Outgoing
+from gossip.exchange.sender import Sender
 from gossip.wire.messages import Address, Parcel
 
 __all__ = ["DifferenceExchange"]
@@ -19,9 +19,9 @@ __all__ = ["DifferenceExchange"]
 class DifferenceExchange(Exchange):
     """CHOCO's exchange. Differences carry no mass."""
 
-    def __init__(self, outgoing: Outgoing, codec: DifferenceCodec) -> None:
+    def __init__(self, sender: Sender, codec: DifferenceCodec) -> None:
         self.choco = Choco(codec)
-        super().__init__(outgoing)
+        super().__init__(sender)
 
     def new_life(self) -> None:
         """Forget all edges."""

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
-from gossip.books.mass import Snapshot
+from gossip.books.mass import ShardCopy
 from gossip.codecs.codec import WIDE, Unencodable, largest
 from gossip.codecs.difference_codec import DifferenceCodec
 from gossip.codecs.feedback import narrowed
@@ -49,7 +49,7 @@ class Draw(NamedTuple):
 class Told(NamedTuple):
     """A difference that goes to a neighbour, and what its round moves, if the neighbour's was there already."""
 
-    snapshot: Snapshot
+    snapshot: ShardCopy
     draw: Draw | None
 
 
@@ -101,7 +101,7 @@ class Choco:
             raise Unencodable("NaN or infinity among the values")
         edges = [self._edge(address, shard, values) for address, _ in to]
         before = [edge.mine for edge in edges]  # alive all the time, so that none has another's id
-        made: dict[tuple[int, int], tuple[Snapshot, Values]] = {}
+        made: dict[tuple[int, int], tuple[ShardCopy, Values]] = {}
         out = []
         for edge, mine, (_, gain) in zip(edges, before, to, strict=True):
             key = edge.told, id(mine)
@@ -150,14 +150,14 @@ class Choco:
             edge = self._edges[address, shard] = _Edge(zeros, zeros)
         return edge
 
-    def _difference(self, values: Values, mine: Values, keys: tuple[int, ...]) -> tuple[Snapshot, Values]:
+    def _difference(self, values: Values, mine: Values, keys: tuple[int, ...]) -> tuple[ShardCopy, Values]:
         """Return the difference as it is sent, and the estimate with it."""
         with np.errstate(over="ignore"):
             apart = _within(values.astype(mine.dtype) - mine)
         # Without the rank among the keys: what is the same at both ends of an edge is told as the same.
         payload = self._codec.encode(narrowed(apart, values.dtype), keys=keys)
         carried = self._codec.decode(payload, values.size, values.dtype)
-        return Snapshot(carried, xxhash.xxh3_64_intdigest(payload.data), payload), _added(mine, carried)
+        return ShardCopy(carried, xxhash.xxh3_64_intdigest(payload.data), payload), _added(mine, carried)
 
 
 def _complete(edge: _Edge, values: Values, gain: float) -> Draw:

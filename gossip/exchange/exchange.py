@@ -1,12 +1,12 @@
 """A way of exchanging values: what a shard does when its turn comes, and what becomes of what others send.
 
-A new way is a class in a file of its own, listed in `gossip.exchange.ways`. It decides what is sent; `Outgoing` sends
+A new way is a class in a file of its own, listed in `gossip.exchange.ways`. It decides what is sent; `Sender` sends
 and books, and `Traffic` receives and merges, so that no way can lose mass.
 """
 
 from __future__ import annotations
 
-from gossip.exchange.outgoing import Outgoing
+from gossip.exchange.sender import Sender
 from gossip.wire.messages import Parcel, Proposal
 
 __all__ = ["Exchange"]
@@ -15,9 +15,9 @@ __all__ = ["Exchange"]
 class Exchange:
     """One way of exchanging. The base books parcels as mass; others refine that."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
-        self.out = outgoing
-        self.state = outgoing.state
+    def __init__(self, sender: Sender) -> None:
+        self.out = sender
+        self.state = sender.state
         self.new_life()
 
     def take_turn(self, shard: int, turn: int, now: float) -> None:

@@ -9,7 +9,7 @@ from gossip import events
 from gossip.codecs import Unencodable
 from gossip.codecs.pair_coding import PairCoding
 from gossip.exchange.exchange import Exchange
-from gossip.exchange.outgoing import Outgoing
+from gossip.exchange.sender import Sender
 from gossip.exchange.sparse_pairs import Pairs
 from gossip.values.blocks import is_finite
 from gossip.wire.messages import Parcel, Proposal
@@ -20,9 +20,9 @@ __all__ = ["PairExchange"]
 class PairExchange(Exchange):
     """Pairwise averaging of some coordinates. Moves carry no weight."""
 
-    def __init__(self, outgoing: Outgoing, coding: PairCoding) -> None:
-        self.pairs = Pairs(coding, outgoing.state.settings.resend_ceiling)
-        super().__init__(outgoing)
+    def __init__(self, sender: Sender, coding: PairCoding) -> None:
+        self.pairs = Pairs(coding, sender.state.settings.resend_ceiling)
+        super().__init__(sender)
 
     def new_life(self) -> None:
         """Forget all offers."""

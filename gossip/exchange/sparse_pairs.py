@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import xxhash
 
-from gossip.books.mass import Snapshot
+from gossip.books.mass import ShardCopy
 from gossip.codecs.codec import WIDE, Unencodable
 from gossip.codecs.pair_coding import PairCoding
 from gossip.codecs.places import Places
@@ -156,7 +156,7 @@ class Pairs:
         """Forget another's offer: it was answered, or never will be."""
         self._heard.pop((proposal.origin.rank, proposal.shard), None)
 
-    def move(self, proposal: Proposal, values: Values, weight: float, now: float) -> Snapshot:
+    def move(self, proposal: Proposal, values: Values, weight: float, now: float) -> ShardCopy:
         """Return -d, which goes to the one that offered; all of the shard, 0 where nothing moves.
 
         Args:
@@ -178,7 +178,7 @@ class Pairs:
             payload = self.coding.moved.encode_some(Sparse(places, moved.astype(values.dtype)), values.size)
         self._of(shard, values)[places] = ours
         whole = self.coding.moved.decode(payload, values.size, values.dtype)
-        return Snapshot(whole, xxhash.xxh3_64_intdigest(payload.data), payload)
+        return ShardCopy(whole, xxhash.xxh3_64_intdigest(payload.data), payload)
 
     def _fractions(self, proposal: Proposal) -> Values:
         """Return what may be moved at each place: what was asked for, or less where we have promised it already."""

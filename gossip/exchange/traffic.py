@@ -12,8 +12,8 @@ from gossip import events
 from gossip.books.inbox import Ask
 from gossip.books.mass import distance
 from gossip.errors import Reason, Rejected
-from gossip.exchange.outgoing import IN_VAIN, Outgoing
 from gossip.exchange.push import WORTHWHILE, Push
+from gossip.exchange.sender import IN_VAIN, Sender
 from gossip.exchange.ways import way_of
 from gossip.wire.messages import Ack, Address, Parcel, Proposal, Pull, Refusal
 
@@ -28,22 +28,22 @@ _TURNS_AHEAD = 1_000_000
 class Traffic:
     """All that changes the books of one peer."""
 
-    def __init__(self, outgoing: Outgoing, merges: Callable[[], bool]) -> None:
+    def __init__(self, sender: Sender, merges: Callable[[], bool]) -> None:
         """Begin with empty books.
 
         Args:
-            outgoing: sends for this peer.
+            sender: sends for this peer.
             merges: says whether what arrives now is merged at once.
         """
-        self.out = outgoing
-        self.state = outgoing.state
-        self.books = outgoing.books
+        self.out = sender
+        self.state = sender.state
+        self.books = sender.books
         #: The way in which the algorithm exchanges values.
-        self.way = way_of(outgoing)
+        self.way = way_of(sender)
         #: The way of a peer that only measures: whole shards.
-        self._whole = self.way if self.state.policy.pulls else Push(outgoing)
+        self._whole = self.way if self.state.policy.pulls else Push(sender)
         self._merges = merges
-        self._patience = outgoing.patience
+        self._patience = sender.patience
 
     def new_life(self) -> None:
         """Start the books of an incarnation: empty."""

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gossip.books.ledger import Outbox, Received
+from gossip.books.ledger import Outbox, Verdicts
 from gossip.wire.messages import Address, Parcel
 
 THERE = Address(1, 0)
@@ -116,7 +116,7 @@ def test_the_first_resend_is_the_earliest() -> None:
 
 
 def test_verdicts_are_kept() -> None:
-    received = Received(WINDOW)
+    received = Verdicts(WINDOW)
     assert received.verdict(0) is None
     received.add(0, booked=True)
     received.add(2, booked=False)
@@ -126,7 +126,7 @@ def test_verdicts_are_kept() -> None:
 
 
 def test_what_fits_is_within_a_window_of_the_first_that_is_missing() -> None:
-    received = Received(WINDOW)
+    received = Verdicts(WINDOW)
     assert [n for n in range(20) if received.fits(n)] == list(range(8))
     received.add(1, booked=True)
     assert not received.fits(8)
@@ -139,7 +139,7 @@ class Link(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.received = Received(WINDOW)
+        self.received = Verdicts(WINDOW)
         self.model: dict[int, bool] = {}
         self.next = 0
         self.unanswered: list[int] = []

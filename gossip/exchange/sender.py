@@ -9,7 +9,7 @@ from __future__ import annotations
 from gossip import events
 from gossip.books.books import Books
 from gossip.books.ledger import Entry
-from gossip.books.mass import Snapshot
+from gossip.books.mass import ShardCopy
 from gossip.exchange.backoff import Backoff
 from gossip.exchange.coding import Coding
 from gossip.exchange.outlet import Outlet
@@ -18,14 +18,14 @@ from gossip.exchange.peer_state import PeerState
 from gossip.exchange.resend import Resend
 from gossip.wire.messages import Address, Fence, Parcel, Pass, Settled
 
-__all__ = ["IN_VAIN", "Outgoing"]
+__all__ = ["IN_VAIN", "Sender"]
 
 #: A parcel that was sent this often without an answer, or this many parcels in a row that were answered and come again,
 #: are a sign that what is sent does not arrive.
 IN_VAIN = 4
 
 
-class Outgoing:
+class Sender:
     """Sends mass, and keeps the book of it."""
 
     def __init__(self, state: PeerState, books: Books, coding: Coding, patience: Waiting, outlet: Outlet) -> None:
@@ -55,7 +55,7 @@ class Outgoing:
             if self.state.policy.pairwise:  # a neighbour that is not asked does not answer
                 self.patience.excuse(address.rank, shard, turn)
 
-    def snapshot(self, shard: int, *, whole: bool = False) -> Snapshot | None:
+    def snapshot(self, shard: int, *, whole: bool = False) -> ShardCopy | None:
         """Return what may be sent of a shard; None where values are not finite: everybody would reject them."""
         # A peer that measures the disagreement wants to see it fall below what rounding leaves.
         state = self.state
@@ -74,14 +74,14 @@ class Outgoing:
     # Sending
 
     def dispatch(
-        self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
+        self, to: Address, shard: int, turn: int, weight: float, snapshot: ShardCopy, ask: float, now: float
     ) -> None:
         """Take weight out of the mass that is held, and send it."""
         self.state.mass.give(shard, weight)
         self.post(to, shard, turn, weight, snapshot, ask, now)
 
     def post(
-        self, to: Address, shard: int, turn: int, weight: float, snapshot: Snapshot, ask: float, now: float
+        self, to: Address, shard: int, turn: int, weight: float, snapshot: ShardCopy, ask: float, now: float
     ) -> None:
         """Send mass that is in no other book any more."""
         outbox = self.books.outbox
@@ -91,7 +91,7 @@ class Outgoing:
         outbox.add(parcel, now, now + self.resend.after(to.rank))
         self.outlet.send(parcel)
 
-    def keep_the_rest(self, shard: int, snapshot: Snapshot | None, weight: float) -> None:
+    def keep_the_rest(self, shard: int, snapshot: ShardCopy | None, weight: float) -> None:
         """Keep what rounding took off the values that went out; ``weight`` is what was held before."""
         mass = self.state.mass
         if snapshot is not None and snapshot.payload is not None:
