@@ -112,8 +112,8 @@ class Controller:
                 while self._unfinished():
                     try:
                         self._turn()
-                    except KeyboardInterrupt:  # of `_request`: what it cut short is of no use any more
-                        if self._followed > 1:
+                    except KeyboardInterrupt:  # of `_request`
+                        if self._followed > 1 or self._requests - self._followed > 1:
                             raise
         finally:
             if self._unfinished():
@@ -146,9 +146,9 @@ class Controller:
         """Note a request to stop, in a signal handler: it is followed in the next turn.
 
         An exception from here could come between any two instructions, and what was just taken from the queue would be
-        lost: a peer's word that it listens, or its exit, which would be waited for without end. Only the output of
-        the display is cut short, for that hangs when its reader has stopped. And a second request does not wait for the
-        first.
+        lost: a peer's word that it listens, or its exit, which would be waited for without end. Only what the display
+        writes is cut short, for that hangs when nobody reads it. And a second request does not wait for whatever holds
+        up the first: it ends the run.
         """
         self._requests += 1
         if self._requests - self._followed > 1:
