@@ -7,8 +7,8 @@ A subcommand is a module of this package with two functions, and one line in `CO
 
 Every module is imported at each start, so what is slow to import is imported inside ``run``.
 
-Exit codes: 0 done; 2 a mistake of the user's, told in one line; 130 interrupted by Ctrl-C; 141 nobody reads the
-output any more, as in ``gossip topologies | head -1``. A traceback is a bug of ours.
+Exit codes: 0 done; 2 an error of the user, told in one line; 130 interrupted by Ctrl-C; 141 the reader of the output is
+gone, as in ``gossip topologies | head -1``. A traceback is a bug in gossip.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["COMMANDS", "command_parser", "guarded", "main"]
 
 
 class Command(Protocol):
-    """What a module needs to be a subcommand."""
+    """A module that is a subcommand."""
 
     def add_parser(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
         """Declare the subcommand and its arguments."""

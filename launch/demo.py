@@ -1,4 +1,4 @@
-"""``make demo``: four peers train together; one is slow, one is killed and comes back, nobody is in charge."""
+"""``make demo``: four peers train together without a coordinator; one is slow, and one is killed and restarted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RESULT = re.compile(r"(\d+) steps: own model ([\d.]+)%, average of all ([\d.]+)
 
 
 def options(run_dir: Path) -> LaunchOptions:
-    """Return how the demo is launched."""
+    """Return the options of the demo."""
     return LaunchOptions(
         str(_SCRIPT),
         ("--epochs", "60", "--step-seconds", "0.02"),
@@ -38,9 +38,9 @@ def main() -> int:
     width = min(console.width, _WIDTH)
     run_dir = Path(tempfile.mkdtemp(prefix="gossip-demo-"))
     console.print(
-        "Four peers learn handwritten digits together. After each step a peer sends half of its mass to one neighbour, "
-        "another one at each step, and mixes in what has arrived. Rank 2 is made four times slower than the others. "
-        "Rank 1 is killed at its step 100, and started again when the others are at step 150.\n",
+        "Four peers learn to read handwritten digits. After each step a peer sends half of its mass to one neighbour, "
+        "a different one at each step, and mixes in the mass that has arrived. Rank 2 is four times slower than the "
+        "others. Rank 1 is killed at its step 100, and restarted when the others are at step 150.\n",
         width=width,
     )
     code = launch(options(run_dir))
@@ -56,8 +56,8 @@ def main() -> int:
     report = write_report(run_dir)
     if code == 0:  # else it did not come to that
         console.print(
-            "Observe: the slow peer did its part, a quarter of what the others did, and held nobody up; the killed one "
-            "was missed by nobody, got the model from the others and went on with them.\n",
+            "Observe: the slow peer did a quarter of the steps of the others and delayed no other peer. The others "
+            "continued without the killed peer; after its restart it got the model from them and trained on.\n",
             width=width,
         )
     console.print(f"The report with all curves: {report}", soft_wrap=True)

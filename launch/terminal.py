@@ -16,12 +16,12 @@ __all__ = ["PIPED_WIDTH", "measured", "output", "waiting", "warn", "watched"]
 
 Item = TypeVar("Item")
 
-#: The width of what is piped: wide enough that no table is squeezed, since nobody's screen ends there.
+#: The width of piped output: no screen limits it, so no table is squeezed.
 PIPED_WIDTH = 400
 #: Nothing is said about work that takes less than this many seconds.
 _PATIENCE = 0.5
-#: Where it is no terminal, a line is printed after so many seconds, and another whenever twice the time has passed, but
-#: after a minute at the latest: somebody may wait, but nobody wants to read thousands of lines in a log.
+#: Without a terminal, a line is printed after this many seconds, then whenever the time has doubled, and at least once
+#: a minute: a user may be waiting, but a log should not fill with thousands of lines.
 _FIRST_LINE, _MINUTE = 3.0, 60.0
 
 
@@ -38,7 +38,7 @@ def output() -> Console:
 
 
 def warn(sentence: str) -> None:
-    """Print a line on stderr, if there is anything to say."""
+    """Print a warning on stderr, unless the sentence is empty."""
     if sentence:
         print(f"gossip: warning: {sentence}", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""Which errors are the user's to mend, and so get one line instead of a traceback."""
+"""The errors that the user can correct: each is shown as one line instead of a traceback."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ __all__ = ["CommandError", "user_errors"]
 
 
 class CommandError(Exception):
-    """The command line asks for something that cannot be done; the message says what to do instead."""
+    """The command cannot do what was asked; the message says what to do instead."""
 
 
 def user_errors() -> tuple[type[Exception], ...]:
-    """Return the error types of all packages that tell users what they got wrong.
+    """Return the error types of all packages that the user can correct.
 
-    A function, because ``except user_errors()`` is evaluated only once something was raised: a command that
-    goes well never imports a package for its errors' sake.
+    A function, because ``except user_errors()`` is evaluated only after something was raised: a command that succeeds
+    does not import packages just for their errors.
     """
     from gossip.errors import SettingsError
     from topologies import TopologyError

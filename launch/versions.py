@@ -1,4 +1,4 @@
-"""What ``gossip --version`` prints: all that decides whether two installations can train together."""
+"""The output of ``gossip --version``: the versions that decide whether two installations can train together."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a peer is told before it starts: who it is, whom it trains with, and how.
+"""The settings of a peer: its rank, its swarm, and how it trains.
 
-Settings come from the arguments of `peers.join`, else from whoever started the process, else they are those of a swarm
-of one. Whoever started it is, in this order: `gossip launch` (GOSSIP_CHANNEL names two file descriptors over which
+Settings come from the arguments of `peers.join`, else from the program that started the process, else they are those of
+a swarm of one. That program is, in this order: `gossip launch` (GOSSIP_CHANNEL names two file descriptors over which
 settings and keys come, never the environment), `torchrun` (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT) or
 Slurm's `srun` (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID).
 """
@@ -22,23 +22,23 @@ __all__ = ["Setup", "from_environment"]
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that a peer has to know. The defaults are those of a swarm of one."""
+    """The settings of a peer. The defaults are those of a swarm of one."""
 
-    #: The name of this peer, a number from 0 on; and how many peers the swarm starts with.
+    #: The name of this peer, a number from 0 on; and the number of peers that the swarm starts with.
     rank: int = 0
     world_size: int = 1
-    #: Which of the peers of this machine it is; chooses the GPU.
+    #: The number of this peer among those of its machine; chooses the GPU.
     local_rank: int = 0
-    #: Raised by whoever restarts a peer: above 0, it is a newcomer to a swarm that runs already.
+    #: Raised at each restart of a peer. Above 0, the peer joins a running swarm.
     incarnation: int = 0
     #: The name of the run; peers of different runs ignore each other.
     run: str = "run"
-    #: As on the command line, NAME[:k=v,...]; no topology: what suits the algorithm.
+    #: As on the command line, NAME[:k=v,...]; an empty topology: one that suits the algorithm.
     topology: str = ""
     algorithm: str = "osgp"
     #: loopback, lan or wan; empty: loopback if all peers are on this machine, else lan.
     preset: str = ""
-    #: Of random topologies, data order and injected faults.
+    #: The seed of random topologies, data order and injected faults.
     seed: int = 0
     #: cpu, cuda, cuda:1; auto: the GPU of the local rank if there is one, else the CPU.
     device: str = "auto"
@@ -48,77 +48,94 @@ class Setup:
     compress: str = "none"
     #: Where metrics, logs and checkpoints go; empty: nowhere.
     run_dir: str = ""
-    #: Save a checkpoint every so many steps, 0 for never, and keep so many of them.
+    #: Save a checkpoint every `checkpoint_every` steps, 0 for never, and keep the newest `checkpoint_keep` of them.
     checkpoint_every: int = 0
     checkpoint_keep: int = 2
-    #: Write the figures of each step for TensorBoard too, into the run directory.
+    #: Also write the metrics of each step for TensorBoard, into the run directory.
     tensorboard: bool = False
-    #: Serve figures for Prometheus at this port plus the local rank, 0 for any free one, -1 for not at all; and where.
+    #: Serve metrics for Prometheus on this port plus the local rank, 0 for any free port, -1 for no metrics; and the
+    #: address that serves them.
     metrics_port: int = -1
     metrics_bind: str = "127.0.0.1"
     #: Continue from the newest checkpoint in the run directory, if there is one.
     resume: bool = False
-    #: host:port to listen on, port 0 for any free one; and the host by which others reach this one.
+    #: host:port to listen on, port 0 for any free port; and the host name by which other peers reach this peer.
     bind: str = "127.0.0.1:0"
     advertise: str = ""
-    #: host:port of every peer, by rank, where they are known beforehand.
+    #: host:port of every peer, by rank, if they are known beforehand.
     hosts: tuple[str, ...] = ()
     #: The key pair of this peer; without one it talks to peers of this machine only, unless `insecure`.
     keys: KeyPair | None = None
-    #: host:port of members of a swarm that runs already, and which this peer is to join.
+    #: host:port of members of the running swarm that this peer joins.
     contacts: tuple[str, ...] = ()
-    #: Their public keys, in the same order, and the key pair by which they let newcomers in.
+    #: Their public keys, in the same order, and the key pair with which they admit new peers.
     contact_keys: tuple[str, ...] = ()
     invitation: KeyPair | None = None
-    #: The public keys by which newcomers are let in, and by which anybody may look.
+    #: The public keys that permit joining, and watching.
     join_key: str = ""
     watch_key: str = ""
-    #: The public keys of all peers, by rank, where they are known beforehand.
+    #: The public keys of all peers, by rank, if they are known beforehand.
     public_keys: tuple[str, ...] = ()
     #: Talk to other machines without encryption.
     insecure: bool = False
-    #: Injected, for tests of resilience; see gossip.faults.
+    #: Injected stragglers and faults, for tests of resilience; see gossip.faults.
     stragglers: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
-    #: For one that was started again: seconds since the run began, and how many of its injected kills have happened.
+    #: For a restarted peer: seconds since the run began, and the number of its injected kills that have happened.
     elapsed: float = 0.0
     killed: int = 0
-    #: Seconds to wait for the others at the start.
+    #: Seconds to wait for the other peers at the start.
     start_timeout: float = 60.0
-    #: Seconds from a SIGINT that asks this peer to stop until it is killed; 0: SIGINT is the user's business.
+    #: Seconds from a SIGINT, which asks this peer to stop, until it is killed; 0: the script handles SIGINT itself.
     stop_within: float = 0.0
     #: Further environment, such as that of torchrun.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.contacts and not self.incarnation:
-            raise SettingsError("a newcomer's incarnation is 1 or more")
+            raise SettingsError(
+                "contacts are for a peer that joins a running swarm: give it an incarnation of 1 or more"
+            )
         if self.contact_keys and len(self.contact_keys) != len(self.contacts):
-            raise SettingsError(f"{len(self.contacts)} contacts have as many keys, not {len(self.contact_keys)}")
+            raise SettingsError(
+                f"contact_keys lists {len(self.contact_keys)} keys for {len(self.contacts)} contacts: list one for each"
+            )
         if not 0 <= self.rank < self.world_size and self.incarnation == 0:
-            raise SettingsError(f"ranks are 0 to {self.world_size - 1}, and this one is {self.rank}")
+            raise SettingsError(
+                f"rank {self.rank} is out of range: with {self.world_size} peers, ranks are 0 to {self.world_size - 1}"
+            )
         if self.hosts and len(self.hosts) != self.world_size:
-            raise SettingsError(f"{self.world_size} peers have as many hosts, not {len(self.hosts)}")
+            raise SettingsError(
+                f"hosts lists {len(self.hosts)} addresses for {self.world_size} peers: list one for each"
+            )
         check_share(self.share)
         if not self.start_timeout > 0:
-            raise SettingsError(f"start_timeout is above 0 seconds, not {self.start_timeout}")
+            raise SettingsError(f"start_timeout must be above 0 seconds, not {self.start_timeout}")
         if not self.stop_within >= 0:
-            raise SettingsError(f"stop_within is 0 seconds or more, not {self.stop_within}")
+            raise SettingsError(f"stop_within must be 0 seconds or more, not {self.stop_within}")
         if self.checkpoint_every < 0 or self.checkpoint_keep < 1:
-            raise SettingsError("checkpoints come every 0 (never) or more steps, and at least one is kept")
+            raise SettingsError(
+                f"checkpoint_every must be 0 (never) or more, and checkpoint_keep must be 1 or more, not "
+                f"{self.checkpoint_every} and {self.checkpoint_keep}"
+            )
         if (self.checkpoint_every or self.resume) and not self.run_dir:
-            raise SettingsError("checkpoints need a place: say run_dir")
+            raise SettingsError("checkpoints need a directory: set run_dir")
         if not -1 <= self.metrics_port + (self.local_rank if self.metrics_port > 0 else 0) <= 65535:
-            raise SettingsError(f"metrics_port is 0 to 65535 with the local rank added, or -1, not {self.metrics_port}")
+            raise SettingsError(
+                f"metrics_port must be -1, or a port that is at most 65535 with the local rank added, not "
+                f"{self.metrics_port}"
+            )
         if self.tensorboard and not self.run_dir:
-            raise SettingsError("TensorBoard's files need a place: say run_dir")
+            raise SettingsError("tensorboard needs a directory for its files: set run_dir")
 
     def changed(self, **arguments: Any) -> Setup:
-        """Return the setup with arguments of the user's; None stands for no wish."""
+        """Return the setup with the user's arguments; None keeps a setting as it is."""
         known = {one.name for one in fields(self)} - {"environment"}
         for name in arguments:
             if name not in known:
-                raise SettingsError(f"join has no argument {name!r}; there are: {', '.join(sorted(known))}")
+                raise SettingsError(
+                    f"peers.join has no argument {name!r}; its arguments are: {', '.join(sorted(known))}"
+                )
         given = {name: value for name, value in arguments.items() if value is not None}
         for name in ("hosts", "public_keys", "contacts", "contact_keys", "stragglers", "faults"):
             if isinstance(given.get(name), str):
@@ -153,5 +170,5 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise SettingsError(f"the environment says {name}={text!r}, which is no number")
+        raise SettingsError(f"the environment variable {name} must be a whole number of 0 or more, not {text!r}")
     return int(text)

@@ -11,9 +11,9 @@ __all__ = ["ListedLink", "fraction_text", "links_at", "shown_steps", "value_text
 
 #: Fractions closer than this are the same.
 _SAME = 1e-9
-#: A period up to so long is shown whole.
+#: The longest period that is shown whole.
 _LONGEST = 12
-#: So many steps are shown of a schedule that never repeats, or not soon.
+#: Steps shown of a schedule that never repeats, or has a longer period.
 _FIRST = 6
 
 
@@ -56,7 +56,7 @@ def shown_steps(schedule: Schedule, wanted: int | None = None) -> tuple[int, str
 
 
 def fraction_text(fraction: float) -> str:
-    """Write a fraction briefly: 0.5, 1/3, 32/33, or four digits where it is no simple ratio."""
+    """Write a fraction briefly: 0.5, 1/3, 32/33, or four digits if it is not a simple ratio."""
     short = f"{fraction:.2g}"
     if float(short) == fraction:
         return short

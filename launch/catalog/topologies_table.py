@@ -22,15 +22,15 @@ __all__ = ["Row", "analysis_json", "measure", "parameters_json", "print_json", "
 
 _FIGURES = ("directed", "degree", "traffic", "exact in", "to 1e-3", "to 1e-9")
 _LEGEND = (
-    "degree: to how many others a peer sends in a step, at most; traffic: models that a peer sends per step, "
-    "on average; exact in: steps until all hold the exact average; to 1e-3, to 1e-9: steps until that much "
-    "of the peers' disagreement is left."
+    "degree: the most peers that a peer sends to in a step; traffic: models that a peer sends per step, on average; "
+    "exact in: steps until all peers hold the exact average; to 1e-3, to 1e-9: steps until the disagreement of the "
+    "peers has fallen to that fraction."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A topology and, for the number of peers asked for, what it does or why it does not exist."""
+    """A topology and its analysis for the requested number of peers, or why it does not exist for that number."""
 
     topology: Topology
     n: int
@@ -67,7 +67,7 @@ def print_table(rows: list[Row], seed: int) -> None:
     if any(row.topology.random for row in rows):
         console.print(f"* random: the figures are those of --seed {seed}.")
     if any(row.analysis and row.analysis.estimated for row in rows):
-        console.print("~ an estimate, since there are too many peers to work it out exactly.")
+        console.print("~ an estimate: there are too many peers for an exact computation.")
     console.print(f"More on one of them: gossip topologies NAME -n {rows[0].n}")
 
 

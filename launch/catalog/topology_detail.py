@@ -1,4 +1,4 @@
-"""One topology in detail: what it is, how it mixes, and who sends what to whom."""
+"""One topology in detail: its description, how fast it mixes, and its edges step by step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from topologies import Analysis, Schedule, Topology
 
 __all__ = ["print_json", "print_text"]
 
-#: So many links of a step are listed.
+#: The most links of a step that are listed.
 _LINKS = 100
 
 
@@ -35,7 +35,7 @@ def print_text(schedule: Schedule, steps: int | None) -> None:
         facts.add_row(label, Text(text))
     console.print(facts)
     count, which = shown_steps(schedule, steps)
-    console.print(f"\nWho sends which fraction of its mass to whom ({which}):")
+    console.print(f"\nThe fraction of its mass that each peer sends ({which}):")
     sends = Table.grid(padding=(0, 2))
     for wraps in (False, False, True):
         sends.add_column(no_wrap=not wraps)
@@ -48,7 +48,7 @@ def print_text(schedule: Schedule, steps: int | None) -> None:
     console.print(sends, width=min(console.width, 100))
     console.print("a->b: a sends to b; a<->b: each to the other. What a peer does not send, it keeps.")
     if cut:
-        console.print(f"{cut} links were left out; --json lists all.")
+        console.print(f"{cut} links are left out here; --json lists all.")
     if steps is None and schedule.period != count:
         console.print("More steps: --steps K")
 

@@ -35,7 +35,7 @@ def positive(text: str) -> int:
     """Read a whole number of at least 1."""
     number = integer(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
     return number
 
 
@@ -44,14 +44,14 @@ def integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a whole number, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
 
 
 def port(text: str) -> int:
     """Read the number of a port."""
     number = integer(text)
     if not 0 <= number <= 65535:
-        raise argparse.ArgumentTypeError(f"a port from 0 to 65535, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a port from 0 to 65535, not {text!r}")
     return number
 
 
@@ -66,7 +66,7 @@ def seconds(text: str) -> float:
             if 0 <= value < float("inf"):
                 return value
             break
-    raise argparse.ArgumentTypeError(f"a time such as 2.5s or 300ms, not {text!r}")
+    raise argparse.ArgumentTypeError(f"must be a time such as 2.5s or 300ms, not {text!r}")
 
 
 def fault_reader(kind: str) -> Callable[[str], Any]:
@@ -84,14 +84,16 @@ def fault_reader(kind: str) -> Callable[[str], Any]:
 
 
 def check_plot(path: Path) -> None:
-    """Refuse a picture that cannot be drawn before anything is computed."""
+    """Raise an error, before anything is computed, if a picture cannot be written."""
     if path.suffix.lower() not in _KINDS:
-        raise CommandError(f"--plot {path}: a picture's name ends in {' or '.join(_KINDS)}")
+        raise CommandError(f"--plot {path}: the file name must end in {' or '.join(_KINDS)}")
     if not path.parent.is_dir():
-        raise CommandError(f"--plot {path}: there is no directory {path.parent}")
+        raise CommandError(f"--plot {path}: the directory {path.parent} does not exist")
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
-        raise CommandError("--plot needs matplotlib: pip install 'gossip-runtime[plot]'") from error
+        raise CommandError(
+            "--plot needs matplotlib, which is not installed: pip install 'gossip-runtime[plot]'"
+        ) from error

@@ -1,4 +1,4 @@
-"""``gossip join``: one more peer enters a swarm that runs."""
+"""``gossip join``: add one peer to a running swarm."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ examples:
   gossip join 10.0.0.5:41234 --key join.json train.py  elsewhere, with the run's join.json
   gossip join 127.0.0.1:41234 train.py                 a swarm of this machine, without keys
 
-Topology, algorithm, seed and the name of the run are the swarm's own. The model comes from the peers, which go on
-training meanwhile.
+The swarm decides the topology, algorithm, seed and the name of the run. The new peer gets the model from the other
+peers, which continue training meanwhile.
 """
 
 
@@ -23,8 +23,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "join",
-        help="let one more peer enter a swarm that runs",
-        description="Start a training script as one more peer of a swarm, through any of its peers.",
+        help="add one peer to a running swarm",
+        description="Start a training script as one more peer of a running swarm, through any of its peers.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

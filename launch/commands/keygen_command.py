@@ -1,4 +1,4 @@
-"""``gossip keygen``: a new identity for a peer."""
+"""``gossip keygen``: make a new key pair for a peer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "keygen",
-        help="make a key pair, by which a peer is admitted and its traffic encrypted",
-        description="Writes DIR/public.key, which others put on their list of whom to admit, and DIR/secret.key, "
-        "readable by its owner alone. Keys that are there already are not overwritten.",
+        help="make a key pair, which identifies a peer and encrypts its traffic",
+        description="Write DIR/public.key, which other peers add to their list of admitted keys, and DIR/secret.key, "
+        "readable by its owner alone. Existing keys are not overwritten.",
         allow_abbrev=False,
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="where to write them; made if it is not there")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="where to write them; created if it does not exist")
     parser.set_defaults(run=run)
 
 

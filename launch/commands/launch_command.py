@@ -1,4 +1,4 @@
-"""``gossip launch``: peers from a number or a hostfile, with a topology and an algorithm by name."""
+"""``gossip launch``: start peers on this machine or on the hosts of a hostfile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ examples:
   gossip launch -n 4 --straggler 2=4x --fault kill:1@300 --fault restart:1@400 train.py
   gossip launch -n 8 --fault drop:5% --fault delay:20ms-80ms train.py
 
-exit codes: 0 all peers finished (those killed by --fault aside); 1 some failed; 2 a mistake in the command;
+exit codes: 0 all peers finished (those killed by --fault aside); 1 some failed; 2 an error in the command;
 3 none finished; 130 stopped by Ctrl-C.
 """
 
@@ -27,8 +27,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "launch",
         help="start peers, here or over ssh, and watch them train",
-        description="Start a training script as so many peers. Options come before the script; what follows it is "
-        "the script's own. A TOML file can hold the options (--config), and options on the command line win.",
+        description="Start a training script as several peers. Options come before the script; arguments after it are "
+        "passed to the script. A TOML file can hold the options (--config); the command line overrides it.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -45,5 +45,5 @@ def run(args: argparse.Namespace) -> int:
 
     options = LaunchOptions.gathered(args, None if args.config is None else Path(args.config))
     if not options.script:
-        raise CommandError("which script? Say it behind the options, or as script in a --config file")
+        raise CommandError("no script given: name it after the options, or as script in the --config file")
     return launch(options)

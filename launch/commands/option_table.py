@@ -1,4 +1,4 @@
-"""A table of options: a dataclass whose fields say all there is to say of an option, each in one place.
+"""A table of options: a dataclass in which one field describes one option completely.
 
     @dataclass(frozen=True)
     class Example(OptionTable):
@@ -39,7 +39,7 @@ class _Entry:
     metavar: str | None
     #: The short flag, such as -n.
     short: str
-    #: Not a flag: the command declares it itself, for it knows the order.
+    #: An argument without a flag: the command declares it itself, in its order.
     positional: bool
     #: The field of `peers.setup.Setup` that takes it; empty: it is the launcher's own.
     setup: str
@@ -83,13 +83,13 @@ class OptionTable:
         for name, entry, _ in _entries(type(self)):
             value = getattr(self, name)
             if entry.least is not None and not entry.least <= value < math.inf:
-                raise CommandError(f"{_spelt(name)} is {entry.least:g} or more, not {value}")
+                raise CommandError(f"{_spelt(name)} must be {entry.least:g} or more, not {value}")
             if entry.above is not None and not entry.above < value < math.inf:
-                raise CommandError(f"{_spelt(name)} is above {entry.above:g} seconds, not {value}")
+                raise CommandError(f"{_spelt(name)} must be above {entry.above:g} seconds, not {value}")
 
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:
-        """Declare all flags. Without a wish of the user's they are None, so that the file and the defaults count."""
+        """Declare all flags. A flag that is not given is None, so that the file and the defaults apply."""
         groups: dict[str, Any] = {"": parser}
         groups |= {title: parser.add_argument_group(title) for title in cls.GROUPS}
         order = list(groups)
@@ -138,13 +138,13 @@ class OptionTable:
         for key, value in read_toml(path).items():
             name = key.replace("-", "_")
             if name not in known:
-                raise CommandError(f"{path}: there is no option {key!r}; there are: {', '.join(sorted(known))}")
+                raise CommandError(f"{path}: unknown option {key!r}; the options are: {', '.join(sorted(known))}")
             default = known[name]
             if isinstance(default, tuple) and isinstance(value, str):
                 value = [value]
             fits, wanted = _KINDS[type(default)]
             if not fits(value):
-                raise CommandError(f"{path}: {key} is {wanted}, not {value!r}")
+                raise CommandError(f"{path}: {key} must be {wanted}, not {value!r}")
             told[name] = tuple(value) if isinstance(default, tuple) else value
         return told
 
@@ -165,9 +165,9 @@ def _is_number(value: Any) -> bool:
 
 #: What a TOML file may say for an option of each type, and how that is called.
 _KINDS: dict[type, tuple[Callable[[Any], bool], str]] = {
-    str: (lambda value: isinstance(value, str), "a text"),
+    str: (lambda value: isinstance(value, str), "a string"),
     bool: (lambda value: isinstance(value, bool), "true or false"),
     int: (lambda value: _is_number(value) and isinstance(value, int), "a number"),
     float: (_is_number, "a number"),
-    tuple: (lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value), "a list of texts"),
+    tuple: (lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value), "a list of strings"),
 }

@@ -14,14 +14,14 @@ from peers.setup import Setup
 
 __all__ = ["JoinOptions", "LaunchOptions", "SharedOptions"]
 
-_WHO, _HOW = "who", "how they gossip"
+_WHO, _HOW = "peers", "gossip"
 _PROGRAM, _RUN = "the program", "the run"
-_FAULTS = "injected, to see what it survives (each may be given several times)"
+_FAULTS = "injected faults (each may be given several times)"
 
 
 @dataclass(frozen=True)
 class SharedOptions(OptionTable):
-    """What both commands have."""
+    """The options that both commands have."""
 
     script: str = option("", "train.py, a module with -m, or any program", positional=True)
     arguments: tuple[str, ...] = option((), "the script's own arguments", positional=True)
@@ -57,19 +57,19 @@ class SharedOptions(OptionTable):
     )
     stop_timeout: float = option(
         10.0,
-        "how long a peer has for ending after Ctrl-C (default: 10s)",
+        "how long a peer may take to stop after Ctrl-C (default: 10s)",
         group=_RUN,
         read=seconds,
         metavar="T",
         setup="stop_within",
         least=0,
     )
-    quiet: bool = option(False, "leave out the peers' own output", group=_RUN)
+    quiet: bool = option(False, "do not show the output of the peers", group=_RUN)
 
 
 @dataclass(frozen=True)
 class LaunchOptions(SharedOptions):
-    """All that can be said about a launch. The defaults are good for any number of peers on one machine."""
+    """The options of a launch. The defaults suit any number of peers on one machine."""
 
     GROUPS: ClassVar[tuple[str, ...]] = (_WHO, _HOW, _PROGRAM, _RUN, _FAULTS)
 
@@ -84,14 +84,16 @@ class LaunchOptions(SharedOptions):
         least=0,
     )
     hostfile: str = option("", "lines 'host slots=N'; peers are started there over ssh", group=_WHO, metavar="FILE")
-    include: str = option("", "only these of the hostfile, as in a,b or a:0,2 (slots)", group=_WHO, metavar="HOSTS")
-    exclude: str = option("", "all but these of the hostfile", group=_WHO, metavar="HOSTS")
+    include: str = option(
+        "", "only these hosts of the hostfile, as in a,b or a:0,2 (slots)", group=_WHO, metavar="HOSTS"
+    )
+    exclude: str = option("", "all hosts of the hostfile but these", group=_WHO, metavar="HOSTS")
     insecure: bool = option(False, "no encryption between machines", group=_WHO)
 
     #: Empty: what suits the algorithm.
     topology: str = option(
         Setup.topology,
-        "see 'gossip topologies' (default: what suits the algorithm)",
+        "see 'gossip topologies' (default: one that suits the algorithm)",
         group=_HOW,
         metavar="NAME[:k=v]",
         setup="topology",
@@ -105,7 +107,7 @@ class LaunchOptions(SharedOptions):
     )
     preset: str = option(
         Setup.preset,
-        "loopback, lan or wan (default: by where the peers are)",
+        "loopback, lan or wan (default: by the addresses of the peers)",
         group=_HOW,
         metavar="NAME",
         setup="preset",
@@ -127,7 +129,7 @@ class LaunchOptions(SharedOptions):
     )
     seed: int = option(
         Setup.seed,
-        "of random topologies, data order and faults (default: 0)",
+        "seed of random topologies, data order and faults (default: 0)",
         group=_HOW,
         read=integer,
         metavar="S",
@@ -136,12 +138,12 @@ class LaunchOptions(SharedOptions):
 
     config: str = option("", "a TOML file with any of these options", group=_RUN, metavar="FILE", in_file=False)
     tensorboard: bool = option(
-        Setup.tensorboard, "write each step's figures for TensorBoard too", group=_RUN, setup="tensorboard"
+        Setup.tensorboard, "also write the metrics of each step for TensorBoard", group=_RUN, setup="tensorboard"
     )
     #: -1: none.
     metrics_port: int = option(
         Setup.metrics_port,
-        "figures for Prometheus at P + local rank, 0 for any free port",
+        "serve metrics for Prometheus on port P + local rank; 0 for any free port",
         group=_RUN,
         read=port,
         metavar="P",
@@ -149,12 +151,12 @@ class LaunchOptions(SharedOptions):
     )
     metrics_bind: str = option(
         Setup.metrics_bind,
-        "the address where they are served (default: 127.0.0.1)",
+        "the address that serves the metrics (default: 127.0.0.1)",
         group=_RUN,
         metavar="HOST",
         setup="metrics_bind",
     )
-    resume: bool = option(Setup.resume, "go on from the checkpoints in --run-dir", group=_RUN, setup="resume")
+    resume: bool = option(Setup.resume, "continue from the checkpoints in --run-dir", group=_RUN, setup="resume")
     dry_run: bool = option(False, "check everything, print the plan, and start nothing", group=_RUN, in_file=False)
 
     straggler: tuple[str, ...] = option(
@@ -176,7 +178,7 @@ class LaunchOptions(SharedOptions):
 
 @dataclass(frozen=True)
 class JoinOptions(SharedOptions):
-    """All that can be said about one more peer of a swarm that runs."""
+    """The options of a peer that joins a running swarm."""
 
     GROUPS: ClassVar[tuple[str, ...]] = (_PROGRAM, _RUN)
 
@@ -186,6 +188,6 @@ class JoinOptions(SharedOptions):
     where: str = option("", "host:port of any peer, or the directory of the run", positional=True)
     key: str = option("", "the run's join.json (default: the one in the run's directory)", metavar="FILE")
     rank: int | None = option(
-        None, "its rank (default: that of one that left, else a new one)", read=integer, metavar="R"
+        None, "its rank (default: that of a peer that left, else a new one)", read=integer, metavar="R"
     )
     bind: str = option("", "where it listens (default: the address from which WHERE is reached)", metavar="HOST")

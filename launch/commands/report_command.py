@@ -1,4 +1,4 @@
-"""``gossip report``: a page about a run, while it goes on or when it is over."""
+"""``gossip report``: a web page about a run, during or after it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "report",
         help="make a web page about a run",
-        description="Write one web page, with nothing outside of it, about a run: how it was launched, what became of "
-        "each rank, curves of loss, speed, waiting and traffic, and what happened when.",
+        description="Write one self-contained web page about a run: its options, how each rank ended, curves of loss, "
+        "speed, waiting time and traffic, and a time line of events.",
         allow_abbrev=False,
     )
     parser.add_argument("run_dir", type=Path, metavar="RUN", help="the run's directory, finished or not")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (default: RUN/report.html)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the page to write (default: RUN/report.html)"
+    )
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""``gossip simulate``: the protocol itself, in virtual time, under any weather."""
+"""``gossip simulate``: the protocol itself, in virtual time, with losses and faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _EXAMPLES = """\
-moments and spans are in steps, or in time: 100, 2.5s, 300ms. What befalls one peer counts that peer's own steps.
+moments and spans are in steps, or in time: 100, 2.5s, 300ms. A fault of one peer counts the steps of that peer.
 
 examples:
   gossip simulate --peers 1000 --topology one-peer-exponential --loss 10%
@@ -31,14 +31,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "simulate",
         help="run the protocol in virtual time, with losses, stragglers, deaths and cuts",
-        description="Every peer starts with random numbers, and all average them by the very protocol, codec "
-        "included, that trains models. After every event the mass of the whole swarm is checked.",
+        description="Every peer starts with random numbers, and the peers average them with the protocol and the codec "
+        "that train models. After every event the mass of the whole swarm is checked.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--peers", type=positive, default=16, metavar="N", help="how many peers (default: 16)")
+    add("--peers", type=positive, default=16, metavar="N", help="number of peers (default: 16)")
     add("--steps", type=positive, default=100, metavar="K", help="steps of each peer (default: 100)")
     add(
         "--topology",
@@ -49,7 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--algorithm", default="sgp", metavar="NAME[:k=v]", help=f"{', '.join(AVERAGING)} (default: sgp)")
     add("--seed", type=integer, default=0, metavar="S", help="same seed, same run (default: 0)")
     add("--size", type=positive, default=8, metavar="M", help="numbers that each peer holds (default: 8)")
-    add("--shards", type=positive, default=1, metavar="K", help="shards that they form (default: 1)")
+    add("--shards", type=positive, default=1, metavar="K", help="number of shards (default: 1)")
     add(
         "--share",
         type=fault_reader("share"),
@@ -61,7 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--compress", default="none", metavar="NAME", help="none, bf16, fp16, int8, topk-pair, auto... (default: none)")
     add("--weight-cap", type=float, metavar="W", help="most weight a peer accepts (default: 3)")
     _add_network(parser.add_argument_group("the network"))
-    _add_faults(parser.add_argument_group("what befalls it (each may be given several times)"))
+    _add_faults(parser.add_argument_group("faults (each may be given several times)"))
     add("--json", action="store_true", help="print JSON")
     add("--plot", type=Path, metavar="FILE", help="also write a picture of the disagreement over time, .svg or .png")
     parser.set_defaults(run=run)
@@ -69,7 +69,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _add_network(group: argparse._ArgumentGroup) -> None:
     add, share = group.add_argument, fault_reader("share")
-    add("--step-time", type=seconds, default=0.1, metavar="T", help="what a step takes (default: 100ms)")
+    add("--step-time", type=seconds, default=0.1, metavar="T", help="duration of a step (default: 100ms)")
     add("--loss", type=share, default=0.0, metavar="P", help="messages lost, as in 10%%")
     add("--duplicate", type=share, default=0.0, metavar="P", help="messages that arrive twice")
     add("--corrupt", type=share, default=0.0, metavar="P", help="messages with a flipped bit")
@@ -83,14 +83,14 @@ def _add_network(group: argparse._ArgumentGroup) -> None:
     add(
         "--watch",
         metavar="PRESET",
-        help="the peers find out themselves who is there, with the settings for loopback, lan or wan",
+        help="peers detect failures and joins themselves, with the settings for loopback, lan or wan",
     )
     add(
         "--detect",
         type=seconds,
         default=0.5,
         metavar="T",
-        help="without --watch, until all know of a death or a join (default: 0.5s)",
+        help="without --watch, the time until all peers know of a failure or a join (default: 0.5s)",
     )
 
 
@@ -106,11 +106,11 @@ def _add_faults(group: argparse._ArgumentGroup) -> None:
         "2=4x, 2=4x@20-50, 2=+50ms or random=10%%:2x-5x (each by chance)",
     )
     add("--kill", incident, "RANK@WHEN", "a peer dies")
-    add("--restart", incident, "RANK@WHEN", "a peer that was killed comes back")
+    add("--restart", incident, "RANK@WHEN", "a killed peer restarts")
     add("--join", incident, "RANK@WHEN", "a new peer joins")
-    add("--leave", incident, "RANK@WHEN", "a peer leaves, and hands its mass over")
-    add("--pause", fault_reader("pause"), "RANK@WHEN+SPAN", "a peer stands still for a while")
-    add("--cut", fault_reader("cut"), "A|B@WHEN+SPAN", "nothing passes between two groups, as in 0-3|4-7@20+50")
+    add("--leave", incident, "RANK@WHEN", "a peer leaves, and hands over its mass")
+    add("--pause", fault_reader("pause"), "RANK@WHEN+SPAN", "a peer pauses")
+    add("--cut", fault_reader("cut"), "A|B@WHEN+SPAN", "two groups cannot reach each other, as in 0-3|4-7@20+50")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -187,11 +187,11 @@ def _settings(args: argparse.Namespace) -> Settings:
 def _print(result: Result) -> None:
     scenario = result.scenario
     steps = result.steps_per_peer
-    lost = f", {result.weight_written_off:.6g} written off with the dead" if result.weight_written_off else ""
-    made = f", {result.weight_minted:.6g} minted for who joined or came back" if result.weight_minted else ""
+    lost = f", {result.weight_written_off:.6g} written off with dead peers" if result.weight_written_off else ""
+    made = f", {result.weight_minted:.6g} minted for peers that joined or restarted" if result.weight_minted else ""
     print(f"{scenario.peers} peers, {scenario.algorithm} on {scenario.topology}, seed {scenario.seed}")
     print(f"  steps per peer   {steps['min']:.0f} min, {steps['median']:.0f} median, {steps['max']:.0f} max")
-    if result.disagreement == result.disagreement:  # not NaN: somebody lives
+    if result.disagreement == result.disagreement:  # not NaN: some peer is alive
         print(f"  disagreement     {result.disagreement:.3g} of the first spread; bias of the mean {result.bias:.3g}")
     print(f"  weight           {result.weight_total:.6g} in all{lost}{made}")
     if steps["max"] > 50:
@@ -200,7 +200,9 @@ def _print(result: Result) -> None:
         )
     print(f"  mass error       {result.mass_error:.2g} relative, at worst, after {result.events} events")
     if scenario.watch is not None:
-        print(f"  views            {'all agree on who is there' if result.agreed else 'differ on who is there'}")
+        print(
+            f"  views            {'all peers agree on the members' if result.agreed else 'peers differ on the members'}"
+        )
     print(f"  traffic          {result.messages} messages, {result.bytes / 1e6:.3g} MB; {result.rejected} rejected")
     print(f"  time             {result.virtual_seconds:.3g} s virtual, {result.wall_seconds:.3g} s real")
 
@@ -212,5 +214,5 @@ def _megabits(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"megabits per second, such as 50, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be megabits per second, such as 50, not {text!r}")
     return value

@@ -1,4 +1,4 @@
-"""``gossip status``: how a swarm does, once, for people or for scripts."""
+"""``gossip status``: the status of a swarm, once, for people or for scripts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ examples:
 
 {fields}
 
-exit codes: 0 all members are well, or have left; 1 somebody is suspect or dead; 2 a mistake in the command;
-3 nobody answers.
+exit codes: 0 all members are alive, slow, or have left; 1 some are suspect or dead; 2 an error in the command;
+3 no peer answers.
 """
 
 
@@ -25,8 +25,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "status",
-        help="how a swarm does, once; as JSON for scripts",
-        description="Show who is in a swarm and how each one does.",
+        help="the status of a swarm, once; as JSON for scripts",
+        description="Show the members of a swarm and their status.",
         epilog=_EPILOG.format(fields=legend(fields=True)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -43,5 +43,5 @@ def run(args: argparse.Namespace) -> int:
     from launch.watch.watching import show
 
     if not args.timeout:
-        raise CommandError("--timeout is above 0")
+        raise CommandError("--timeout must be above 0")
     return show(found(args.where, WATCH, args.key), output(), as_json=args.json, timeout=args.timeout)

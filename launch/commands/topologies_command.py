@@ -1,4 +1,4 @@
-"""``gossip topologies``: what there is, how fast each one mixes, and what one looks like."""
+"""``gossip topologies``: compare all topologies, or show one in detail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "topologies",
-        help="compare the topologies, or look at one",
+        help="compare the topologies, or show one",
         description="Without NAME: all topologies and how fast they mix. With NAME: one of them in detail.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -52,7 +52,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--plot",
         type=Path,
         metavar="FILE",
-        help="also write a picture, .svg or .png: with NAME its steps, without how fast all of them mix",
+        help="also write a picture, .svg or .png: the steps of NAME, or without NAME how fast all topologies mix",
     )
     parser.set_defaults(run=run)
 
@@ -70,7 +70,7 @@ def _run_all(args: argparse.Namespace) -> int:
     from launch.catalog import topologies_table as table
 
     if args.steps is not None:
-        raise CommandError("--steps goes with a NAME: gossip topologies NAME --steps K")
+        raise CommandError("--steps needs the NAME of a topology: gossip topologies NAME --steps K")
     rows = table.measure(args.n or _PEERS, args.seed)
     if args.json:
         table.print_json(rows)

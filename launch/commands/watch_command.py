@@ -17,16 +17,17 @@ examples:
   gossip watch 10.0.0.5:41234 --key watch.json      elsewhere, with the run's watch.json
   gossip watch 127.0.0.1:41234                      a swarm of this machine, without keys
 
-Looking changes nothing: watch.json is good for that alone. If the peer that is asked goes away, another one is.
+Watching does not affect the swarm, and watch.json permits nothing else. If the peer that answers ends, another one is
+asked.
 
 {columns}
 
-exit codes: 2 a mistake in the command; 3 nobody answers, or nobody any more; 130 Ctrl-C.
+exit codes: 2 an error in the command; 3 no peer answers, or none any more; 130 Ctrl-C.
 """
 
 
 def legend(*, fields: bool = False) -> str:
-    """Return what each column of the table says, by its title; or each field of the JSON, by its name."""
+    """Return the meaning of each column of the table, by its title, or of each field of the JSON, by its name."""
     if fields:
         told = {column.name: column.meaning for column in COLUMNS if column.in_json}
     else:
@@ -37,7 +38,7 @@ def legend(*, fields: bool = False) -> str:
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
-    """Declare how a swarm to look at is named."""
+    """Declare the arguments that name a swarm."""
     add = parser.add_argument
     add("where", metavar="WHERE", help="host:port of any peer, or the directory of the run")
     add("--key", type=Path, metavar="FILE", help="the run's watch.json or join.json (default: watch.json in WHERE)")
@@ -49,7 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "watch",
         help="a live table of a swarm, from any of its peers",
-        description="Show who is in a swarm and how each one does, again and again, until Ctrl-C.",
+        description="Show the members of a swarm and their status, repeatedly, until Ctrl-C.",
         epilog=_EPILOG.format(columns=legend()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -66,5 +67,5 @@ def run(args: argparse.Namespace) -> int:
     from launch.watch.watching import watch
 
     if not args.every or not args.timeout:
-        raise CommandError("--every and --timeout are above 0")
+        raise CommandError("--every and --timeout must be above 0")
     return watch(found(args.where, WATCH, args.key), output(), every=args.every, timeout=args.timeout)

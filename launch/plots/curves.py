@@ -23,10 +23,10 @@ __all__ = ["figure"]
 #: Where the axes end. Slower ones run out of the picture on the right; the legend has their figures.
 _STEPS = 200
 _FLOOR = 1e-10
-#: Up to so many steps the axis is linear, so that those exact after 4 or 5 steps are told apart.
+#: The axis is linear up to this step, so that curves that become exact after 4 or 5 steps are distinguishable.
 _LINEAR = 10
-#: Up to so many peers the curve is the worst case over all starting values; for more that takes minutes,
-#: and random starting values are followed instead.
+#: Up to this number of peers the curve is the worst case over all starting values. For more peers that takes minutes,
+#: and the curve follows random starting values instead.
 _WORST_CASE = 64
 #: Curves that differ by less than this everywhere would lie on top of each other.
 _ONE_LINE = 0.02
@@ -80,13 +80,13 @@ class _Curve:
 
     @property
     def label(self) -> str:
-        """Who it is and the figure that the legend is sorted by."""
+        """The names of the topologies, and the figure that sorts the legend."""
         names = "\n".join(textwrap.wrap(", ".join(self.names), 46))
         return f"{names}: {steps_text(self.analysis.steps_to_1e9, self.analysis)}"
 
 
 def _curves(rows: list[Row]) -> list[_Curve]:
-    """Return the distinct curves and whose they are, fastest first."""
+    """Return the distinct curves with the names of their topologies, fastest first."""
     found: list[_Curve] = []
     for row in watched(sorted((row for row in rows if row.analysis), key=_speed), "following the steps"):
         assert row.schedule is not None

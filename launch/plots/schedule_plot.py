@@ -24,18 +24,22 @@ Points = npt.NDArray[np.float64]
 _COLUMNS = 4
 _MOST_PANELS = 48
 _MOST_LINKS = 50_000
-#: The legend names at most so many fractions.
+#: The most fractions that the legend names.
 _NAMED = 6
 
 
 def figure(schedule: Schedule, steps: int | None = None) -> Figure:
-    """Draw the steps of a period, or the first ones, or ``steps`` many; the title says which."""
+    """Draw the steps of a period, or the first ``steps`` steps; the title says which."""
     count, which = shown_steps(schedule, steps)
     if count > _MOST_PANELS:
-        raise CommandError(f"a picture has room for {_MOST_PANELS} steps, not {count}: use a smaller --steps")
+        raise CommandError(
+            f"--plot: a picture has room for {_MOST_PANELS} steps, not {count}; choose a smaller --steps"
+        )
     panels = [links_at(schedule, step) for step in range(count)]
     if sum(len(links) for links in panels) > _MOST_LINKS:
-        raise CommandError(f"{schedule.name} of {schedule.n} peers has too many links to draw: use a smaller -n")
+        raise CommandError(
+            f"--plot: {schedule.name} of {schedule.n} peers has too many links to draw; choose a smaller -n"
+        )
     styles = _Styles(panels, schedule.n)
     columns = {1: 1, 2: 2, 4: 2, 3: 3, 5: 3, 6: 3, 9: 3}.get(count, _COLUMNS)
     rows = math.ceil(count / columns)
@@ -66,7 +70,7 @@ def save(picture: Figure, path: Path) -> None:
         with mpl.rc_context({"svg.hashsalt": "gossip", "svg.fonttype": "none"}):
             picture.savefig(path, format=kind, metadata=undated, facecolor="white")
     except OSError as error:
-        raise CommandError(f"--plot {path}: cannot be written: {error.strerror or error}") from error
+        raise CommandError(f"--plot {path}: the file cannot be written: {error.strerror or error}") from error
 
 
 class _Styles:
@@ -77,7 +81,7 @@ class _Styles:
         distinct = {_key(link.fraction): link.fraction for links in panels for link in links}
         self.fractions = [distinct[key] for key in sorted(distinct)]
         self._places = {key: place for place, key in enumerate(sorted(distinct))}
-        # Where many lines cross they are told apart only if they are thin.
+        # Lines that cross in great number are distinguishable only if they are thin.
         most = max((len(links) for links in panels), default=0)
         self._thin = min(1.0, 14 / max(n, 1)) * min(1.0, 2.0 * n / max(most, 1))
         self.head = max(0.5, min(1.0, 2.5 * n / max(most, 1)))

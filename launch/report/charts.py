@@ -19,7 +19,7 @@ __all__ = ["charts"]
 _FAINT = 8
 #: Events that are drawn across the charts; the others are in the time line of the ranks.
 _ACROSS = ("kill", "start again", "cut", "healed", "pause", "straggler")
-#: Of these, more than so many would hide the curves.
+#: The most of these that are drawn: more would hide the curves.
 _MOST_ACROSS = 40
 
 

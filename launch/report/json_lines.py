@@ -1,4 +1,4 @@
-"""Reading files of JSON objects, one per line, of any length, that may be written to at this moment."""
+"""Reading files of JSON objects, one per line, of any length, while a peer may still write to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
             while block := file.read(_BLOCK):
                 *lines, rest = (rest + block).split(b"\n")
                 if len(rest) > _BLOCK:
-                    raise CommandError(f"{path}: line {number + len(lines)} is longer than a million characters")
+                    raise CommandError(
+                        f"{path}: line {number + len(lines)} is longer than a million characters: no peer wrote it"
+                    )
                 if lines:
                     yield number, _parsed(path, number, lines)
                 number += len(lines)
@@ -52,9 +54,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
     except _MALFORMED as error:
-        raise CommandError(f"{path}: not JSON: {error}") from error
+        raise CommandError(f"{path}: the file is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise CommandError(f"{path}: a JSON object was expected")
+        raise CommandError(f"{path}: the file does not contain a JSON object")
     return found
 
 

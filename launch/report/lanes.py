@@ -55,7 +55,7 @@ def lanes(run: Run, line: TimeLine, width: int) -> str:
 
 
 def skipped(run: Run) -> set[str]:
-    """Return the kinds of events that get no sign: beyond so many ranks, there is no room for what is frequent."""
+    """Return the kinds of events that get no sign: with many ranks there is no room for frequent events."""
     return {"start", "note", "metrics", "member", "left", "welcomed"} | (
         set() if len(run.ranks) <= _FEW else {"warning", "consensus"}
     )

@@ -97,19 +97,17 @@ def _notices(run: Run, line: TimeLine) -> str:
             )
         if rank.series.superseded:
             found.append(
-                f"{rank.series.superseded:,} steps of rank {rank.rank} were done again after a resume, and count once."
+                f"{rank.series.superseded:,} steps of rank {rank.rank} were repeated after a resume, and count once."
             )
     open_ends = [str(rank.rank) for rank in run.ranks if rank.summary is None]
     if open_ends:
-        found.append(f"No end is recorded of rank {', '.join(open_ends)}: killed, or still going.")
+        found.append(f"Rank {', '.join(open_ends)} has no recorded end: it was killed, or is still running.")
     if run.missing:
-        found.append(
-            f"There is nothing here of rank {', '.join(map(str, run.missing))}: each rank writes on its own host."
-        )
+        found.append(f"Rank {', '.join(map(str, run.missing))} has no records here: each rank writes on its own host.")
     if line.left_out:
-        found.append(f"{duration(line.left_out)} in which nothing was recorded are left out of the time axes.")
+        found.append(f"The time axes leave out {duration(line.left_out)} in which no rank wrote anything.")
     if not any(rank.series.total("losses") + rank.series.total("odd") for rank in run.ranks):
-        found.append("No loss was recorded: a script does so with peer.log(loss=loss).")
+        found.append("No loss was recorded: log it in the script with peer.log(loss=loss).")
     return '<ul class="notices">' + "".join(f"<li>{escape(one)}</li>" for one in found) + "</ul>" if found else ""
 
 
@@ -130,7 +128,7 @@ def _tiles(run: Run, line: TimeLine) -> str:
 
 def _launched(config: Mapping[str, Any]) -> str:
     if not config:
-        return '<p class="note">Not by gossip launch: there is no config.toml.</p>'
+        return '<p class="note">The run has no config.toml, so gossip launch did not start it.</p>'
     rows = "\n".join(f"{escape(name)} = {escape(repr(value))}" for name, value in config.items())
     return (
         f'<pre class="wrap">{escape(_command(config))}</pre>'
@@ -168,9 +166,8 @@ def _signs(run: Run) -> str:
         for kind in _SIGNS
         if kind in there
     )
-    return (
-        f'<ul class="keys">{signs}</ul><figcaption>A bar is a life: from its start to the last it wrote.</figcaption>'
-    )
+    caption = "A bar is one life of a rank: from its start to its last record."
+    return f'<ul class="keys">{signs}</ul><figcaption>{caption}</figcaption>'
 
 
 def _faint(run: Run) -> str:

@@ -16,11 +16,11 @@ def write_report(run_dir: Path, file: Path | None = None) -> Path:
     """Write the report of a run, and return where it is: ``run_dir/report.html`` unless said otherwise."""
     text = page(read_run(run_dir))
     target = file if file is not None else run_dir / "report.html"
-    # Whole or not at all: somebody may look at it, again and again, while the run goes on.
+    # Whole or not at all: a browser may reload it while the run goes on.
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         if target.is_dir():
-            raise CommandError(f"cannot write {target}: it is a directory")
+            raise CommandError(f"cannot write {target}: it is a directory; name a file with -o")
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         temporary.replace(target)
     except OSError as error:

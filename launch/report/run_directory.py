@@ -1,4 +1,4 @@
-"""Reading what the peers of a run wrote into its directory, whether they have ended, were killed or still write."""
+"""Reading the records of a run from its directory, whether the peers have ended, were killed or still write."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _INJECTED = (
     ("cut that was injected ends", "healed"),
     ("each step is made to take", "straggler"),
 )
-#: How an event of several fields is told.
+#: The sentence for an event of several fields.
 _TEXTS = {
     "member": "rank {rank}: {what}; {before} before, now {state}, in life {incarnation}, at {endpoint}",
     "rejected": "{reason} from {origin}, {count} so far: {text}",
-    "reincarnated": "goes on in life {incarnation}; a weight of {written_off} was written off",
+    "reincarnated": "continues in life {incarnation}; a weight of {written_off} was written off",
     "left": "a weight of {written_off} was written off",
     "welcomed": "let in by a swarm of {members}",
 }
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def missing(self) -> list[int]:
-        """Ranks that the swarm started with and of which there is nothing here."""
+        """Ranks that the swarm started with, and that have no records here."""
         there = {rank.rank for rank in self.ranks}
         started = self.config.get("peers", 0) if not self.config.get("hostfile") else 0
         started = started if isinstance(started, int) else 0
@@ -107,18 +107,22 @@ class Run:
 def read_run(path: Path) -> Run:
     """Read a run directory; an error names the file, and the line, that cannot be read."""
     if not path.is_dir():
-        raise CommandError(f"{path} is {'not a directory' if path.exists() else 'not there'}: name a run's directory")
+        raise CommandError(
+            f"{path} {'is not a directory' if path.exists() else 'does not exist'}: name the directory of a run"
+        )
     try:
         found = sorted(int(one.name[5:]) for one in path.iterdir() if re.fullmatch(r"rank-[0-9]{1,9}", one.name))
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
     config = path / "config.toml"
     if not found and not config.exists():
-        raise CommandError(f"{path} is not a run directory: it has neither config.toml nor rank-0")
+        raise CommandError(
+            f"{path} is not a run directory: it contains neither config.toml nor rank-0; name the directory of a run"
+        )
     limit = min(_MOST, max(_LEAST, _ROWS // max(1, len(found))))
     ranks = [_read_rank(path / f"rank-{rank}", rank, limit) for rank in found]
     if not any(len(rank.series) or rank.events or rank.summary for rank in ranks):
-        raise CommandError(f"nothing is recorded in {path} yet")
+        raise CommandError(f"{path} contains no records yet: try again when its peers have trained")
     return Run(path, read_toml(config) if config.exists() else {}, ranks)
 
 
@@ -129,7 +133,7 @@ def _read_rank(path: Path, rank: int, limit: int) -> Rank:
     for number, lines in read_lines(metrics):
         if not series.add(lines):
             bad = next(index for index, line in enumerate(lines) if not Series(1).add([line]))
-            raise CommandError(f"{metrics}: line {number + bad} has no step and seconds that are numbers")
+            raise CommandError(f"{metrics}: line {number + bad} lacks the numbers step and seconds; remove the line")
     return Rank(rank, series, events, more, starts, host, peers, read_json(path / "summary.json"), _tail(path))
 
 
@@ -161,7 +165,7 @@ def _event(rank: int, line: dict[str, Any], *, again: bool) -> Event:
     kind, text = str(line.get("event", "?")), str(line.get("text", ""))
     if kind == "start":
         kind = "start again" if again else "start"
-        text = f"on {line.get('host', 'a host without a name')}"
+        text = f"on {line.get('host', 'an unnamed host')}"
     elif kind == "injected":
         kind = "note" if "not injected" in text else next((name for words, name in _INJECTED if words in text), kind)
     elif kind in _TEXTS:

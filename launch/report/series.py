@@ -160,7 +160,7 @@ class Series:
         stretch = (np.cumsum(lines) - lines) // self._stride
         begins = np.diff(stretch, prepend=-1) > 0
         new_life = np.diff(self.life, prepend=-1) > 0
-        if new_life.sum() <= self._limit / 2:  # else there are so many lives that they cannot be kept apart
+        if new_life.sum() <= self._limit / 2:  # otherwise there are too many lives to keep them apart
             begins |= new_life
         first = np.flatnonzero(begins)
         last = np.concatenate([first[1:], [len(lines)]]) - 1
@@ -174,7 +174,7 @@ def _column(lines: Sequence[Mapping[str, Any]], name: str) -> Floats:
     values = [line.get(name) for line in lines]
     try:
         column = np.array(values, dtype=float)
-    except (ValueError, TypeError, OverflowError):  # somebody logged a text under this name
+    except (ValueError, TypeError, OverflowError):  # the script logged text under this name
         column = np.array([_number(value) for value in values], dtype=float)
     column[~(np.abs(column) < _FINITE)] = np.nan
     return column

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 __all__ = ["style"]
 
-#: By Okabe and Ito, told apart by all kinds of colour vision; darker ones on white, for contrast.
+#: By Okabe and Ito, distinguishable with all kinds of colour vision; darker on white, for contrast.
 _LIGHT = ("#0072b2", "#d55e00", "#008060", "#b04a8a", "#b37700", "#2b8cc4", "#5a5a5a", "#7a6a00")
 _DARK = ("#4aa8e0", "#ff8a45", "#2fc79a", "#e59cc6", "#f0b432", "#8fd0f5", "#bdbdbd", "#e8dc4a")
 #: Beyond eight ranks the colours come again, with other strokes.
@@ -100,7 +100,7 @@ def style(ranks: Sequence[int]) -> str:
     ]
     for rank in ranks:
         parts.append(f".r{rank}{{--k:var(--c{rank % 8});--d:{_DASHES[rank // 8 % 8]}}}")
-        # Without a script: who is chosen stays, the others fade.
+        # Without a script: the chosen rank stays, the others fade.
         others = f":is(.l,.s,.e):not(.r{rank})"
         parts.append(f"body:has(#pick-{rank}:checked) {others}{{opacity:.07}}")
         parts.append(f"body:has(#pick-{rank}:checked) .l.r{rank}:not(.f){{stroke-width:2.4}}")

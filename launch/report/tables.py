@@ -65,7 +65,7 @@ def events_table(run: Run, line: TimeLine) -> str:
             f'<td class="t">{escape(one.kind)}</td><td class="t w">{escape(one.text)}</td></tr>'
         )
     head = '<tr><th>time</th><th class="t">rank</th><th>step</th><th class="t">event</th><th class="t">what</th></tr>'
-    note = f'<p class="note">{more} more are in the files events.jsonl of the ranks.</p>' if more else ""
+    note = f'<p class="note">{more} more events are in the files events.jsonl of the ranks.</p>' if more else ""
     table = f'<div class="scroll tall" tabindex="0"><table>{head}\n' + "\n".join(rows) + f"</table></div>{note}"
     return table if rows else '<p class="note">None.</p>'
 

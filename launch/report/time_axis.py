@@ -13,7 +13,7 @@ __all__ = ["TimeLine", "lives"]
 
 #: A stretch in which no rank wrote anything is left out if it is longer than this share of all others together...
 _SHARE = 0.5
-#: ...and than so many seconds.
+#: ...and longer than this many seconds.
 _SECONDS = 60.0
 
 

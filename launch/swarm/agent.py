@@ -1,8 +1,8 @@
-"""What runs on another machine, started over ssh by `launch.swarm.remote`: it starts and watches peers there.
+"""The agent on another machine, started over ssh by `launch.swarm.remote`: it starts and watches the peers there.
 
-It reads commands and writes what happens, a JSON object per line. Keys and settings come this way, so they are on no
-command line and in no environment. It is as little of a coordinator as the launcher: when its input ends it leaves
-without a word, and the peers go on.
+It reads commands and writes events, one JSON object per line. Keys and settings arrive this way, so they are on no
+command line and in no environment. Like the launcher, the agent is not a coordinator: when its input ends it exits
+quietly, and the peers continue.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Agent:
         self._peers = 1
 
     def obey(self, command: Mapping[str, Any]) -> None:
-        """Do what the launcher says; what it says is trusted, as it came over ssh."""
+        """Follow a command of the launcher; it came over ssh, so it is trusted."""
         if "check" in command:
             self._write({"hello": self._check(command["check"])})
         elif "start" in command:
@@ -55,42 +55,44 @@ class Agent:
             self._host.signal(*command["signal"])
 
     def close(self) -> None:
-        """Stop listening to the peers; they go on."""
+        """Stop listening to the peers; they continue."""
         self._host.close()
 
     def _write(self, message: Mapping[str, Any]) -> None:
-        with self._lock, contextlib.suppress(OSError):  # nobody may be there to read it
+        with self._lock, contextlib.suppress(OSError):  # the launcher may be gone
             self._out.write(json.dumps(message) + "\n")
             self._out.flush()
 
     def _check(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Say what this machine has, and what of that is in the way."""
+        """Return what this machine has, and what prevents a launch here."""
         self._python, self._there, self._peers = asked["python"], Path(asked["directory"]), asked["peers"]
         problems, warnings = [], []
         self._here = self._there if self._there.is_dir() else Path.home()
         if self._here != self._there:
-            warnings.append(f"has no directory {self._there}: peers run in {self._here}")
+            warnings.append(f"has no directory {self._there}: its peers run in {self._here}")
         problems += self._missing(asked["command"])
         run_dir = self._mapped(asked["run_dir"])
         parent = next(path for path in (run_dir, *run_dir.parents) if path.exists())
         if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
             problems.append(f"cannot write to the run directory {run_dir}: choose another with --run-dir")
         if used(run_dir) and not asked.get("resume"):
-            problems.append(f"has a run in {run_dir} already: go on with it by --resume, or say another --run-dir")
+            problems.append(f"already has a run in {run_dir}: continue it with --resume, or choose another --run-dir")
         if importlib.util.find_spec("torch") is None:
             problems.append(f"has no torch: install it for {sys.executable}")
         protocol: int | None = None
         try:
             from gossip.wire.frames import VERSION as protocol  # noqa: N811
         except ImportError as error:
-            problems.append(f"cannot load gossip: {error}: install it again for {sys.executable}")
+            problems.append(f"cannot import gossip: {error}; reinstall it for {sys.executable}")
         return {"version": __version__, "protocol": protocol, "problems": problems, "warnings": warnings}
 
     def _missing(self, command: Sequence[str]) -> list[str]:
-        """Say if the user's program is not here."""
+        """Return a problem if the user's program is missing on this machine."""
         if command[0] != self._python:
             there = str(self._here / command[0]) if "/" in command[0] else command[0]
-            return [] if shutil.which(there) else [f"has no program {command[0]}"]
+            return (
+                [] if shutil.which(there) else [f"has no program {command[0]}: install it there, or give its full path"]
+            )
         script = command[1]
         if script.startswith("-") or self._mapped(script).is_file():
             return []

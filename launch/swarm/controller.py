@@ -1,7 +1,7 @@
-"""Starts the peers, introduces them to each other, and watches: what they say, how they end, who is started again.
+"""Starts the peers, introduces them to each other, watches their output and exits, and restarts them.
 
 It decides nothing that the training depends on. Once the peers have each other's cards they need it no more, and
-if it dies they go on.
+if it dies they continue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["FAILED", "INTERRUPTED", "SOME_FAILED", "Controller"]
 SOME_FAILED, FAILED, INTERRUPTED = 1, 3, 130
 #: A restarted peer's incarnation: far enough apart that it may reincarnate in between.
 _LIFE = 1000
-#: Seconds of silence after which nobody is about to say something, and how many words are waited for.
+#: Seconds of silence after which no message is in flight, and the most messages that are waited for.
 _SILENCE, _WORDS = 0.3, 1000
 
 
@@ -40,9 +40,9 @@ class _Peer:
     host: Host
     lives: int = 0
     running: bool = False
-    #: Whether this life has come as far as saying how it goes, so that it knows what to do when asked to stop...
+    #: Whether this life has reported its status, so that it knows what to do when asked to stop...
     listens: bool = False
-    #: ...and as far as training.
+    #: ...and whether it has trained.
     trains: bool = False
     card: list[Any] | None = None
     step: int = 0
@@ -146,9 +146,9 @@ class Controller:
         """Note a request to stop, in a signal handler: it is followed in the next turn.
 
         An exception from here could come between any two instructions, and what was just taken from the queue would be
-        lost: a peer's word that it listens, or its exit, which would be waited for without end. Only what the display
-        writes is cut short, for that hangs when nobody reads it. And a second request does not wait for whatever holds
-        up the first.
+        lost: a peer's word that it listens, or its exit, which would be waited for without end. Only the output of
+        the display is cut short, for that hangs when its reader has stopped. And a second request does not wait for the
+        first.
         """
         self._requests += 1
         if self._requests - self._followed > 1:
@@ -183,7 +183,7 @@ class Controller:
         else:
             self._ask_to_stop()
             self._kill_at = self._kill_at or self._clock() + self._grace
-            self._display.event(f"stopping, in {self._grace:g} s at the latest; Ctrl-C again: at once")
+            self._display.event(f"stopping within {self._grace:g} s; press Ctrl-C again to stop at once")
 
     def _hear(self, seconds: float) -> bool:
         """Wait so long for what happens next, and handle it; return whether anything came."""
@@ -244,7 +244,7 @@ class Controller:
                 self._plan.run_dir.mkdir(parents=True, exist_ok=True)
                 write_invitation(self._plan.run_dir / name, Invitation(members, keys))
             except OSError as error:
-                self._display.event(f"cannot write {name}, so nobody can join or look by it: {error}")
+                self._display.event(f"cannot write {name}, which joining or watching the run needs: {error}")
 
     def _ended(self, peer: _Peer, code: int) -> None:
         rank = peer.seat.rank
@@ -255,18 +255,22 @@ class Controller:
         self._display.ended(rank, code, asked=self._interrupted or self._aborted)
         self._stop_the_late()
         if not self._introduced and code != 0 and not self._interrupted:
-            self._aborted = True  # nobody can start without its card
-            self._display.event(f"rank {rank} ended before the swarm could start, so all are stopped")
+            self._aborted = True  # the other peers cannot start without its card
+            self._display.event(
+                f"rank {rank} ended before the swarm could start, so all peers are stopped; see its log"
+            )
         elif code != 0 and not peer.restarts and peer.lives <= self._plan.restarts and self._swarm_goes_on():
             self._restart(peer)
 
     def _stop_the_late(self) -> None:
-        """End who was started again and finds nobody any more to get the model from."""
+        """Stop restarted peers that no longer find a peer to get the model from."""
         running = [peer for peer in self._peers.values() if peer.running]
         if all(peer.lives > 1 and not peer.trains for peer in running):
             for peer in running:
                 peer.on_purpose = True
-                self._display.event(f"rank {peer.seat.rank} came back too late and is ended: the others are done")
+                self._display.event(
+                    f"rank {peer.seat.rank} restarted too late and is stopped: the other peers have finished"
+                )
                 peer.host.signal(peer.seat.rank, signal.SIGKILL)
 
     def _swarm_goes_on(self) -> bool:
@@ -287,7 +291,7 @@ class Controller:
         )
 
     def _ask_to_stop(self) -> None:
-        """Ask all to end by themselves; who has nothing to end yet, and would only print a traceback, is ended."""
+        """Ask all peers to end by themselves; end those that do not listen yet, and would only print a traceback."""
         asked = {rank for rank, peer in self._peers.items() if peer.running and peer.listens}
         for rank in asked:
             self._peers[rank].host.signal(rank, signal.SIGINT)
@@ -297,7 +301,7 @@ class Controller:
                 peer.host.signal(rank, signal.SIGINT if peer.listens else signal.SIGTERM)
 
     def _hear_out(self) -> None:
-        """Take in what is on its way here, if anybody has not said yet that it listens: it may have just done so."""
+        """Handle the messages in flight while some peer has not said that it listens: it may have just said so."""
         for _ in range(_WORDS):
             if all(peer.listens for peer in self._peers.values() if peer.running):
                 return

@@ -1,8 +1,8 @@
 """The peers of one machine as processes: started, listened to, signalled.
 
-A peer writes its output to a file of its own and not into a pipe, and stands in a session of its own. So it does not
-care whether whoever started it is still there: the launcher is no coordinator. What it tells goes over a pair of pipes
-(see `peers.session.cards.Channel`), of which nobody has to be at the other end either.
+A peer writes its output to a file and not into a pipe, and runs in its own session. So it continues when the launcher
+is gone: the launcher is not a coordinator. Its messages go over a pair of pipes (see `peers.session.cards.Channel`),
+and no process has to read the other end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PeerProcess:
     command: Sequence[str]
     #: What the peer is told over its channel: the fields of `peers.setup.Setup`, and keys as a pair of texts.
     setup: Mapping[str, Any]
-    #: Where its output goes. A process that is started again goes on in the same file.
+    #: Where its output goes. A restarted process appends to the same file.
     log: str
     environment: Mapping[str, str] = field(default_factory=dict)
     directory: str = ""
@@ -74,7 +74,7 @@ class Host(Protocol):
         """Send a signal to a peer, if it runs."""
 
     def close(self) -> None:
-        """Stop listening. Peers that run go on."""
+        """Stop listening. Running peers continue."""
 
 
 class LocalHost:

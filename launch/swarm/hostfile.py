@@ -1,6 +1,6 @@
 """A list of machines and how many peers each takes, as users of OpenMPI and DeepSpeed know it.
 
-A line is a host and what is to be said of it, and ``#`` begins a comment::
+A line is a host and its settings; ``#`` begins a comment::
 
     node1 slots=4
     alice@node2:2222 slots=2 advertise=10.0.0.2
@@ -24,7 +24,7 @@ _EXPECTED = "a line reads: [user@]host[:port] [slots=N] [advertise=ADDRESS] [pyt
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
-#: More on one machine is a slip of the finger.
+#: More slots on one machine are a typing error.
 _MOST_SLOTS = 4096
 
 
@@ -77,7 +77,7 @@ def read_hostfile(path: Path) -> list[HostLine]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise CommandError(f"cannot read the hostfile {path}: {reason or error}") from error
     return parse_hostfile(text, str(path))
 
@@ -97,13 +97,13 @@ def parse_hostfile(text: str, name: str = "hostfile") -> list[HostLine]:
         key = "this machine" if host.is_local else host.host.lower()
         if key in seen:
             raise CommandError(
-                f"{name}, line {number}: {host} is there already, in line {seen[key]}: write it once, with the sum of "
-                "the slots; another ssh port of the same name needs a name of its own in ~/.ssh/config"
+                f"{name}, line {number}: {host} is already listed in line {seen[key]}: list it once, with the sum of "
+                "the slots; for a second ssh port of the same host, add a name to ~/.ssh/config"
             )
         seen[key] = number
         hosts.append(host)
     if not hosts:
-        raise CommandError(f"{name} names no host; {_EXPECTED}")
+        raise CommandError(f"{name} lists no host; {_EXPECTED}")
     return hosts
 
 
@@ -114,7 +114,7 @@ def selected(hosts: Sequence[HostLine], include: str, exclude: str) -> list[Host
     comma may stand between hosts too: what follows it is a slot if it is a number and slots are being listed.
     """
     if include and exclude:
-        raise CommandError("--include and --exclude do not go together: say which hosts, or which not")
+        raise CommandError("--include and --exclude cannot be combined: give one of them")
     if not include and not exclude:
         return list(hosts)
     named = _parse_choice("--include" if include else "--exclude", include or exclude, hosts)
@@ -124,12 +124,12 @@ def selected(hosts: Sequence[HostLine], include: str, exclude: str) -> list[Host
         if ranks:
             chosen.append(host if len(ranks) == len(host.local_ranks) else replace(host, chosen=tuple(ranks)))
     if not chosen:
-        raise CommandError(f"--exclude {exclude} leaves no slot of {_listed(hosts)}")
+        raise CommandError(f"--exclude {exclude} leaves no slot of {_listed(hosts)}; exclude fewer")
     return chosen
 
 
 def _parse_choice(option: str, text: str, hosts: Sequence[HostLine]) -> dict[str, set[int]]:
-    """Return the slots that are named, by host."""
+    """Return the selected slots, by host."""
     there = {host.host: host for host in hosts}
     named: dict[str, set[int]] = {}
     for part in text.split("@"):
@@ -143,14 +143,16 @@ def _parse_choice(option: str, text: str, hosts: Sequence[HostLine]) -> dict[str
                     if not colon:
                         name = slot
                 if name.strip("[]") not in there:
-                    raise CommandError(f"{option} {text}: there is no host {name!r}; there are: {_listed(hosts)}")
+                    raise CommandError(f"{option} {text}: the hostfile has no host {name!r}; it has: {_listed(hosts)}")
                 host = there[name.strip("[]")]
                 if slot == name:
                     named.setdefault(host.host, set()).update(host.local_ranks)
                     continue
                 listing = host
             if not (slot.isascii() and slot.isdigit()) or int(slot) not in listing.local_ranks:
-                raise CommandError(f"{option} {text}: {listing} has no slot {slot!r}; there are: {_listed(hosts)}")
+                raise CommandError(
+                    f"{option} {text}: {listing} has no slot {slot!r}; the hostfile has: {_listed(hosts)}"
+                )
             named.setdefault(listing.host, set()).add(int(slot))
     return named
 
@@ -167,26 +169,28 @@ def _listed(hosts: Sequence[HostLine]) -> str:
 def _parse_line(words: list[str]) -> HostLine:
     user, at, address = words[0].rpartition("@")
     if at and not _USER.fullmatch(user):
-        raise ValueError(f"{user!r} is no user's name")
+        raise ValueError(f"{user!r} is not a user name")
     host, port = _parse_address(address)
     told: dict[str, str] = {}
     for word in words[1:]:
         key, equals, value = word.partition("=")
         if key not in ("slots", "advertise", "python"):
-            raise ValueError(f"{word!r} is not known")
+            raise ValueError(f"unknown word {word!r}")
         if not equals or not value:
             raise ValueError(f"{key} needs a value, as in {key}={'4' if key == 'slots' else '...'}")
         if key in told:
-            raise ValueError(f"{key} is said twice")
+            raise ValueError(f"{key} is given twice")
         told[key] = value
     slots = told.get("slots", "1")
     if not _number(slots, _MOST_SLOTS):
-        raise ValueError(f"slots is a number from 1 to {_MOST_SLOTS}, not {slots!r}")
+        raise ValueError(f"slots must be a number from 1 to {_MOST_SLOTS}, not {slots!r}")
     advertise = told.get("advertise", "")
     if advertise:
         advertise, extra = _parse_address(advertise)
         if extra:
-            raise ValueError(f"advertise is an address without a port, not {told['advertise']!r}: ports are any free")
+            raise ValueError(
+                f"advertise must be an address without a port, not {told['advertise']!r}: peers choose free ports"
+            )
     return HostLine(host, int(slots), user, port, advertise, told.get("python", ""))
 
 
@@ -195,21 +199,21 @@ def _parse_address(text: str) -> tuple[str, int]:
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")) or not _is_ipv6(host):
-            raise ValueError(f"{text!r} is no IPv6 address in brackets, as in [fd00::3] or [fd00::3]:2222")
+            raise ValueError(f"{text!r} is not an IPv6 address in brackets, such as [fd00::3] or [fd00::3]:2222")
         return host, _parse_port(text, rest[1:]) if rest else 0
     if text.count(":") > 1:
         if not _is_ipv6(text):
-            raise ValueError(f"{text!r} is no IPv6 address; with a port it is written [fd00::3]:2222")
+            raise ValueError(f"{text!r} is not an IPv6 address; with a port, write [fd00::3]:2222")
         return text, 0
     host, colon, port = text.partition(":")
     if not _NAME.fullmatch(host):
-        raise ValueError(f"{host!r} is no name or address of a host")
+        raise ValueError(f"{host!r} is not a host name or address")
     return host, _parse_port(text, port) if colon else 0
 
 
 def _parse_port(text: str, port: str) -> int:
     if not _number(port, 65535):
-        raise ValueError(f"the port of {text!r} is a number from 1 to 65535, not {port!r}")
+        raise ValueError(f"the port of {text!r} must be a number from 1 to 65535, not {port!r}")
     return int(port)
 
 

@@ -1,7 +1,7 @@
-"""How to get to a swarm that runs: where some of its peers are, and a key pair that they let in.
+"""An invitation to a running swarm: where some of its peers are, and a key pair that they admit.
 
-`gossip launch` leaves two in the run directory, readable by their owner alone: ``join.json`` is good for joining and
-looking, ``watch.json`` for looking only. Where the swarm does without keys they just say where the peers are.
+`gossip launch` writes two into the run directory, readable by their owner alone: ``join.json`` permits joining and
+watching, ``watch.json`` only watching. In a swarm without keys they contain only the places of the peers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ JOIN, WATCH = "join.json", "watch.json"
 
 @dataclass(frozen=True)
 class Invitation:
-    """Whom to ask, and as whom."""
+    """The peers to ask, and the key pair to ask with."""
 
     #: The public key of each peer, by host:port; empty where there are none.
     members: Mapping[str, str]
@@ -47,17 +47,17 @@ def read_invitation(path: Path) -> Invitation:
     """Read what `write_invitation` wrote."""
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise CommandError(f"{path} can be read by others, and it holds a key: chmod 600 it")
+            raise CommandError(f"{path} contains a key, and other users can read it: run chmod 600 on it")
         told: Any = json.loads(path.read_text("utf-8"))
         members = {str(Endpoint.parse(place)): str(key) for place, key in told["members"].items()}
         if not members or not all(valid_key(key.encode()) for key in members.values() if key):
-            raise ValueError("it names no peers, or one with a key that is none")
+            raise ValueError("it names no peers, or a peer with an invalid key")
         halves = told["keys"]
         keys = None if halves is None else KeyPair(*(half.encode() for half in halves))
     except FileNotFoundError as error:
         raise CommandError(
-            f"cannot read {path}: there is no such file. A run has it once all its peers have started: if it is just "
-            "starting, try again; otherwise, is that the directory of a run?"
+            f"cannot read {path}: the file does not exist. A run has it once all its peers have started: if the run is "
+            "just starting, try again; otherwise check that this is the directory of a run"
         ) from error
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
@@ -67,21 +67,21 @@ def read_invitation(path: Path) -> Invitation:
 
 
 def found(where: str, name: str, file: Path | None = None) -> Invitation:
-    """Return how to get to the swarm that the user means.
+    """Return the invitation to the swarm that the user names.
 
     Args:
         where: host:port of a peer, or the directory of a run.
         name: `JOIN` or `WATCH`: which of the two in a run's directory.
-        file: an invitation that was handed to the user.
+        file: an invitation that the user was given.
     """
     if Path(where).is_dir():
         return read_invitation(file or Path(where) / name)
     if ":" not in where:
-        raise CommandError(f"there is no directory {where}, and it is no host:port either")
+        raise CommandError(f"{where} is neither a directory nor host:port: name the directory of a run, or a peer")
     endpoint = str(Endpoint.parse(where))
     if file is None:
         return Invitation({endpoint: ""})
     invitation = read_invitation(file)
     if endpoint not in invitation.members:
-        raise CommandError(f"{file} does not know {endpoint}, only {', '.join(sorted(invitation.members))}")
+        raise CommandError(f"{file} does not list {endpoint}; it lists {', '.join(sorted(invitation.members))}")
     return Invitation({endpoint: invitation.members[endpoint]}, invitation.keys)

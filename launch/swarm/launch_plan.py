@@ -1,4 +1,4 @@
-"""What is to be launched: which peers, on which hosts, told what. Made and checked before anything starts."""
+"""The plan of a launch: its peers, their hosts and their settings. Made and checked before anything starts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LaunchPlan:
     insecure: bool = False
     #: Peers of the swarm that is joined, when it started; 0: the seats are all there are.
     swarm: int = 0
-    #: What users should hear before they rely on it, if there is anything.
+    #: A warning for the user, or nothing.
     warning: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -92,7 +92,7 @@ class LaunchPlan:
         lines += [f"{name}: {value}" for name, value in sorted(self.common.items()) if value not in ("", (), [], None)]
         lines += [f"rank {seat.rank}: {seat.host}, local rank {seat.local_rank}" for seat in self.seats]
         if self.restarts:
-            lines.append(f"a peer that dies is started again, up to {self.restarts} times")
+            lines.append(f"a peer that dies is restarted, up to {self.restarts} times")
         if self.spread:
             lines.append("without encryption" if self.insecure else "encrypted, with a new key for each peer")
         return lines
@@ -110,10 +110,10 @@ def check_program(script: str, module: bool, *, here: bool) -> None:
         return
     if script.endswith(".py"):
         if not Path(script).is_file():
-            raise CommandError(f"there is no script {script}")
+            raise CommandError(f"the script {script} does not exist")
     elif here and shutil.which(script) is None:
         hint = f"; did you mean --algorithm {script}?" if script.partition(":")[0] in policies.names() else ""
-        raise CommandError(f"there is no program {script}: it is no script (.py), and not on the PATH{hint}")
+        raise CommandError(f"cannot find the program {script}: it is not a script (.py), and not on the PATH{hint}")
 
 
 def program(script: str, arguments: Sequence[str], module: bool) -> tuple[str, ...]:

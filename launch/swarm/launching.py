@@ -1,4 +1,4 @@
-"""From options to a running swarm: everything is checked first, then everything is started."""
+"""From options to a running swarm: all checks come first, then all peers are started."""
 
 from __future__ import annotations
 
@@ -94,18 +94,18 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
 
 
 def _run_dir(options: LaunchOptions, *, all_here: bool) -> Path:
-    """Return where the run goes: a place of its own, or that of the run which is to go on."""
+    """Return the directory of the run: a new one, or that of the run to continue."""
     if not options.run_dir:
         if options.resume:
-            raise CommandError("--resume needs --run-dir: which run is to go on?")
+            raise CommandError("--resume needs --run-dir: name the run to continue")
         return _unused(time.strftime("runs/%Y%m%d-%H%M%S"))
     run_dir = Path(options.run_dir)
     if options.resume:
         if all_here and not used(run_dir):
-            raise CommandError(f"--resume: there is no run in {run_dir}")
+            raise CommandError(f"--resume: {run_dir} contains no run; check --run-dir, or leave --resume out")
     elif used(run_dir):
         # Records are added to by each life of a peer: two runs in one place would look like one.
-        raise CommandError(f"there is a run in {run_dir} already: go on with it by --resume, or say another --run-dir")
+        raise CommandError(f"{run_dir} already contains a run: continue it with --resume, or choose another --run-dir")
     return run_dir
 
 
@@ -118,10 +118,10 @@ def _unused(name: str) -> Path:
 def _hosts_of(options: LaunchOptions) -> list[HostLine]:
     if not options.hostfile:
         if options.include or options.exclude:
-            raise CommandError("--include and --exclude choose from a --hostfile")
+            raise CommandError("--include and --exclude select from a hostfile: name it with --hostfile")
         return [HostLine(LOCAL.host, options.peers or 1)]
     if options.peers:
-        raise CommandError("say -n N for peers on this machine, or --hostfile for others, not both")
+        raise CommandError("-n starts peers on this machine and --hostfile on others: give one of them, not both")
     return selected(read_hostfile(Path(options.hostfile)), options.include, options.exclude)
 
 
@@ -144,7 +144,7 @@ def _hosts(plan: LaunchPlan, emit: Emit) -> Mapping[int, Host]:
 
 
 def _write_config(plan: LaunchPlan, options: LaunchOptions) -> None:
-    # Without its place: that is where the file is, and a launch that takes the file again is another run.
+    # Without the run directory: a launch that reads this file is another run, in another directory.
     options = replace(options, run_dir="", resume=False)
     try:
         plan.run_dir.mkdir(parents=True, exist_ok=True)
@@ -152,12 +152,14 @@ def _write_config(plan: LaunchPlan, options: LaunchOptions) -> None:
             to_toml(options.for_file(), "how this run was launched; gossip launch --config takes it again"), "utf-8"
         )
     except OSError as error:
-        raise CommandError(f"cannot write to the run directory {plan.run_dir}: {error.strerror or error}") from error
+        raise CommandError(
+            f"cannot write to the run directory {plan.run_dir}: {error.strerror or error}; choose another --run-dir"
+        ) from error
 
 
 def _verdict(plan: LaunchPlan, results: Mapping[int, int | None], code: int) -> str:
     good = sum(one == 0 for one in results.values())
     if code == INTERRUPTED and good < len(results):
         saved = any(plan.run_dir.glob("rank-*/checkpoints/step-*"))
-        return "stopped" + (f"; --resume --run-dir {plan.run_dir} goes on from its checkpoints" if saved else "")
+        return "stopped" + (f"; continue from its checkpoints with --resume --run-dir {plan.run_dir}" if saved else "")
     return f"{good} of {len(results)} peers finished"

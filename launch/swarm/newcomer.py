@@ -1,4 +1,4 @@
-"""From an invitation to a peer of a swarm that runs: ask how the swarm does, then start one that does the same."""
+"""From an invitation to a new peer of a running swarm: ask for the swarm's settings, then start a peer with them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ def join(options: JoinOptions) -> int:
         picture = lookout.look()
         place = lookout.place
     if picture.get("version") != __version__:
-        raise CommandError(f"the swarm runs gossip {picture.get('version')}, and this is {__version__}")
+        raise CommandError(
+            f"the swarm runs gossip {picture.get('version')}, and this machine {__version__}: install the same version"
+        )
     plan = _plan(options, picture, invitation, place)
     console = output()
     rank = plan.seats[0].rank
-    console.print(f"gossip: joins {plan.common['run']} as rank {rank}, through {place}", soft_wrap=True)
+    console.print(f"gossip: joining {plan.common['run']} as rank {rank}, through {place}", soft_wrap=True)
     display = Display(console, [rank], quiet=options.quiet)
     with interruptible():
         controller = Controller(plan, lambda emit: {rank: LocalHost(emit)}, Faults(), display)
@@ -50,20 +52,20 @@ def join(options: JoinOptions) -> int:
 def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation, place: str) -> LaunchPlan:
     setup, members = picture["setup"], picture["members"]
     taken = {member["rank"]: member for member in members}
-    # The dead may have been cut off and come back; who left does not.
+    # A dead member may have been cut off and may return; a member that left does not.
     left = [member["rank"] for member in members if member["membership"] == "left"]
     rank = options.rank if options.rank is not None else min(left, default=max(taken) + 1)
     living = [member for member in members if member["membership"] not in ("dead", "left")]
     if not 0 <= rank < MEMBERS_LIMIT:
-        raise CommandError(f"--rank {rank}: ranks are 0 to {MEMBERS_LIMIT - 1}")
+        raise CommandError(f"--rank {rank} is out of range: ranks are 0 to {MEMBERS_LIMIT - 1}")
     if rank in taken and taken[rank]["membership"] == "suspect":
-        raise CommandError(f"rank {rank} does not answer, but is not held for dead yet: try again in some seconds")
+        raise CommandError(f"rank {rank} is unresponsive but not yet declared dead; retry in a few seconds")
     if any(member["rank"] == rank for member in living):
-        raise CommandError(f"rank {rank} is taken: {taken[rank]['endpoint']} has it; leave --rank out for a free one")
-    # The one that answered first: it is known to be there. Then the others, should it die meanwhile.
+        raise CommandError(f"rank {rank} is in use by {taken[rank]['endpoint']}; leave --rank out to get a free rank")
+    # First the peer that answered: it is known to run. Then the others, in case it dies meanwhile.
     contacts = sorted(living, key=lambda member: member["endpoint"] != place)
     host = options.bind or route_to(Endpoint.parse(place).host)
-    # As the others do; how many they were at the start is the plan's to say.
+    # The settings of the swarm; the plan adds the number of peers at the start.
     common: dict[str, Any] = {name: value for name, value in setup.items() if name != "world_size"}
     common |= {
         "incarnation": 1,
@@ -96,7 +98,7 @@ def _run_dir(options: JoinOptions, rank: int, *, known: bool) -> Path:
         run_dir = Path(options.where)
     else:
         return Path(time.strftime(f"runs/%Y%m%d-%H%M%S-joined-{rank}"))
-    # One that takes the place of a dead one, or of one that left, goes on in its records: they have its life in them.
+    # A peer that takes a known rank appends to the records of that rank: they tell the lives apart.
     if not known and (run_dir / f"rank-{rank}").exists():
-        raise CommandError(f"{run_dir / f'rank-{rank}'} is a peer's of another run: say another --run-dir")
+        raise CommandError(f"{run_dir / f'rank-{rank}'} belongs to a peer of another run; choose another --run-dir")
     return run_dir

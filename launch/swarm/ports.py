@@ -1,4 +1,4 @@
-"""Whether ports that peers are to listen on are free, asked before anything starts."""
+"""A check before the launch that the ports of the peers are free."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def check_ports(host: str, first: int, seats: Iterable[PeerSeat]) -> None:
     for seat in seats:
         port = first + seat.local_rank if first else 0
         if port > 65535:
-            raise CommandError(f"--metrics-port {first}: rank {seat.rank} would have port {port}, the last is 65535")
+            raise CommandError(
+                f"--metrics-port {first}: rank {seat.rank} would get port {port}, above 65535; choose a lower port"
+            )
         if seat.host.is_local:
             try:
                 with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
@@ -24,4 +26,5 @@ def check_ports(host: str, first: int, seats: Iterable[PeerSeat]) -> None:
             except OSError as error:
                 raise CommandError(
                     f"--metrics-port {first}: rank {seat.rank} cannot serve on {host}:{port}: {error.strerror or error}"
+                    "; choose another port"
                 ) from error

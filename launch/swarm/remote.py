@@ -1,6 +1,6 @@
 """Another machine: an ssh connection, and at its other end `launch.swarm.agent`.
 
-The connection is for starting and watching. If it is lost the peers go on; only nobody here hears of them any more.
+The connection is for starting and watching. If it is lost, the peers continue; the launcher no longer hears of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from launch.user_errors import CommandError
 
 __all__ = ["LOST", "RemoteHost", "connected"]
 
-#: What stands for the exit code of a peer that nobody hears of any more: that of ssh itself.
+#: The exit code of a peer on a lost connection: that of ssh itself.
 LOST = 255
 #: Seconds for the other side to follow a SIGKILL, and for ssh to end after the last word.
 _KILL_GRACE, _CLOSE_GRACE = 5.0, 5.0
@@ -59,7 +59,9 @@ class RemoteHost:
                 start_new_session=True,
             )
         except OSError as error:
-            raise CommandError(f"{command[0]} does not run: {error.strerror}; say which ssh in GOSSIP_SSH") from error
+            raise CommandError(
+                f"cannot run {command[0]}: {error.strerror}; name an ssh program in GOSSIP_SSH"
+            ) from error
         assert self._ssh.stdin is not None
         assert self._ssh.stdout is not None
         assert self._ssh.stderr is not None
@@ -110,7 +112,7 @@ class RemoteHost:
             self._outbox.put({"signal": [rank, int(number)]})
 
     def close(self) -> None:
-        """End the connection. Peers that run go on."""
+        """End the connection. Running peers continue."""
         self._outbox.put(None)
         if not self._lost:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -167,12 +169,12 @@ class RemoteHost:
         with self._lock:
             overdue = rank in self._killed
         if overdue:
-            self._give_up("it does not follow any more")
+            self._give_up("it no longer obeys")
 
     def _give_up(self, reason: str) -> None:
         """Count the peers of this host as ended: nothing is heard of them any more."""
         with self._lock:
-            self._lost = self._lost or f"the connection to {self.name} is lost, and its peers go on unseen: {reason}"
+            self._lost = self._lost or f"the connection to {self.name} is lost; its peers continue, unwatched: {reason}"
             ranks = sorted(self._running)
             self._running.clear()
             self._killed.clear()
@@ -198,7 +200,7 @@ def connected(
         command: the user's program.
         run_dir: where logs and metrics go, as a path of this machine.
         seconds: how long to wait for all of them.
-        resume: whether a run that is there already is to go on; else a host that has one is in the way.
+        resume: whether to continue an existing run; otherwise a host that has one cannot take part.
 
     Raises:
         CommandError: some cannot take part; each is named on standard error, with what to do.
@@ -233,12 +235,15 @@ def _check(hosts: Collection[RemoteHost], seconds: float) -> None:
         if problems:
             failed.append(host.name)
     if failed:
-        raise CommandError(f"{', '.join(failed)} cannot take part, so nothing was started; the reasons stand above")
+        raise CommandError(f"{', '.join(failed)} cannot take part, so nothing was started; the reasons are above")
 
 
 def _differences(hello: Mapping[str, Any]) -> list[str]:
     if hello["version"] != __version__:
-        return [f"has gossip {hello['version']}, and here is {__version__}: install the same on all hosts"]
+        return [
+            f"has gossip {hello['version']}, and this machine has {__version__}: install the same version on all hosts"
+        ]
     if hello["protocol"] not in (VERSION, None):
-        return [f"speaks version {hello['protocol']} of the protocol, and here is {VERSION}: install the same on all"]
+        versions = f"{hello['protocol']} of the protocol, and this machine {VERSION}"
+        return [f"speaks version {versions}: install the same version on all hosts"]
     return []

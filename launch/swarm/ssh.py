@@ -1,7 +1,7 @@
 """The system's ssh: how it is called, where it connects to, and what its failures mean.
 
-``GOSSIP_SSH`` says what to call instead of ``ssh``, with options, as in ``ssh -F my_config -o ConnectTimeout=3``;
-``GOSSIP_REMOTE_PYTHON`` which interpreter to use on all hosts whose line in the hostfile does not say.
+``GOSSIP_SSH`` names the program to call instead of ``ssh``, with options, as in ``ssh -F config -o ConnectTimeout=3``.
+``GOSSIP_REMOTE_PYTHON`` names the interpreter for all hosts whose line of the hostfile names none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONNECT, _ALIVE = 10, 10
 #: Chooses an interpreter and becomes it. It stands on a command line, so it holds nothing that is secret.
 _BOOTSTRAP = (
     'for python in "$@"; do command -v "$python" >/dev/null 2>&1 && exec "$python" -m launch.swarm.agent; done; '
-    'echo "no Python there: $*" >&2; exit 127'
+    'echo "no Python found: $*" >&2; exit 127'
 )
 
 
@@ -62,31 +62,34 @@ def addressed(hosts: Sequence[HostLine]) -> dict[HostLine, HostLine]:
         if others and HostLine(name).is_loopback:
             if not host.is_local:
                 raise CommandError(
-                    f"{host}: other hosts cannot reach its peers as {name}; say advertise=ADDRESS in its line"
+                    f"{host}: other hosts cannot reach its peers as {name}; add advertise=ADDRESS to its "
+                    "line of the hostfile"
                 )
             known[host] = _own_address(host, others[0])
     return {host: replace(host, advertise=name) for host, name in known.items()}
 
 
 def explained(line: HostLine, code: int | None, stderr: Sequence[str], seconds: float) -> str:
-    """Say why there is no agent on a host, and what to do; ``code`` is None if ssh has not ended in time."""
+    """Return why no agent runs on a host, and what to do; ``code`` is None if ssh has not ended in time."""
     said = " / ".join(stderr[-4:])
     by_hand = shlex.join([*_ssh(), *_target(line)])
     if code is None:
-        reason = f"did not answer within {seconds:g} s: does '{by_hand} true' work? (--start-timeout waits longer)"
+        reason = f"did not answer within {seconds:g} s: check that '{by_hand} true' works, or raise --start-timeout"
     elif "No module named" in said:
         # Of Python's complaint only the end matters: where it looked, and for what.
-        reason = f"has no gossip there, or an old one: pip install gossip-runtime=={__version__} into that Python"
+        reason = f"has no gossip, or an old version: pip install gossip-runtime=={__version__} into its Python"
     elif code == 127:
-        reason = "has no such Python: say python=PATH in its line of the hostfile, or set GOSSIP_REMOTE_PYTHON"
+        reason = "has no such Python: add python=PATH to its line of the hostfile, or set GOSSIP_REMOTE_PYTHON"
     elif code != 255:
-        reason = f"ended at once, with exit code {code}"
+        reason = f"ended at once, with exit code {code}; try '{by_hand} true'"
     elif "Permission denied" in said:
-        reason = f"refuses the ssh key; nobody is asked for a password, so '{by_hand} true' must work without one"
+        reason = f"refuses the ssh key: '{by_hand} true' must work without a password"
     elif "Host key verification failed" in said:
-        reason = f"is not known to ssh, or is not who it was: see '{by_hand}', and accept its key if it is right"
+        reason = (
+            f"has a host key that is new to ssh, or has changed: run '{by_hand}', and accept the key if it is right"
+        )
     else:
-        reason = f"cannot be reached by ssh: is it up, and does '{by_hand} true' work?"
+        reason = f"cannot be reached by ssh: check that it is up, and that '{by_hand} true' works"
     return f"{reason} ({said})" if said else reason
 
 
@@ -105,11 +108,13 @@ def _real_name(line: HostLine) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_CONNECT, check=False)  # noqa: S603
     except FileNotFoundError:
-        raise CommandError(f"there is no {command[0]} here: install OpenSSH, or say which in GOSSIP_SSH") from None
+        raise CommandError(
+            f"cannot find {command[0]} on this machine: install OpenSSH, or name an ssh program in GOSSIP_SSH"
+        ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CommandError(f"{shlex.join(command)} does not work: {error}") from error
+        raise CommandError(f"{shlex.join(command)} failed: {error}") from error
     if done.returncode:
-        raise CommandError(f"{shlex.join(command)} does not work: {' / '.join(done.stderr.splitlines()[-3:])}")
+        raise CommandError(f"{shlex.join(command)} failed: {' / '.join(done.stderr.splitlines()[-3:])}")
     names = [text.partition(" ")[2] for text in done.stdout.splitlines() if text.startswith("hostname ")]
     return names[0] if names else line.host
 
@@ -123,10 +128,11 @@ def _own_address(host: HostLine, other: str) -> str:
             return str(probe.getsockname()[0])
     except socket.gaierror as error:
         raise CommandError(
-            f"{other}: {error.strerror}: is it spelt right? If only ssh can find it, say advertise=ADDRESS in the line "
-            f"of {host}, by which it reaches this machine"
+            f"{other}: {error.strerror}; check its spelling. If only ssh can resolve it, add advertise=ADDRESS to the "
+            f"line of {host} in the hostfile: the address at which others reach this machine"
         ) from error
     except OSError as error:
         raise CommandError(
-            f"{host}: how do others reach it? Say advertise=ADDRESS in its line ({other}: {error.strerror or error})"
+            f"{host}: cannot find the address at which others reach it; add advertise=ADDRESS to its line of the "
+            f"hostfile ({other}: {error.strerror or error})"
         ) from error

@@ -1,4 +1,4 @@
-"""What the launcher shows: the lines of all peers, and on a terminal a live table below them."""
+"""The output of the launcher: the lines of all peers and, on a terminal, a live table below them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from peers.reporting.columns import RATES, TOLD
 __all__ = ["Display"]
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
-#: The exit codes of those who ended when asked to: as a peer does it, and as any other program.
+#: Exit codes after a request to stop: that of a peer, and those of any other program.
 _STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
 
 
@@ -77,14 +77,14 @@ class Display:
             self._write(prefix + Text.from_ansi(text))
 
     def event(self, text: str) -> None:
-        """Show what the launcher itself has to say."""
+        """Show a line of the launcher itself."""
         self._write(Text(f"gossip: {text}", style="bold"))
 
     def started(self, rank: int, host: str, lives: int) -> None:
         """Note that a peer was started."""
         self._rows[rank] = _Row(host)
         if lives > 1:
-            self.event(f"rank {rank} is started again")
+            self.event(f"rank {rank} is restarted")
 
     def status(self, rank: int, status: dict[str, Any]) -> None:
         """Take in a peer's report."""

@@ -15,15 +15,15 @@ from launch.watch.picture import GONE, read_picture
 
 __all__ = ["Lookout", "NobodyAnswers"]
 
-#: Peers that are asked before it is said that nobody answers.
+#: Peers that are asked before the look fails.
 _TRIES = 8
-#: Seconds after which it is asked whether there is anybody at all at a place.
+#: Seconds without an answer after which a connection is tried, to see whether any process listens.
 _GLANCE = 0.5
 
-#: What to do where every connection was refused.
+#: What to do when every connection was refused.
 _NOBODY_LISTENS = (
-    ". Nobody listens there: if the run has ended, gossip report and its directory show how it went; if it has not, "
-    "name another of its peers, or its directory"
+    ". No process listens there. If the run has ended, see its directory with gossip report; if it is still running, "
+    "name another of its peers, or its run directory"
 )
 
 
@@ -32,9 +32,9 @@ class NobodyAnswers(CommandError):
 
 
 class Lookout:
-    """Looks again and again; goes on to another peer when the one it looked through is gone.
+    """Asks one peer after another for its picture of the swarm; moves on when a peer no longer answers.
 
-    Others are those of the invitation, and those whom the last picture showed.
+    The peers are those of the invitation, and those in the last picture.
     """
 
     def __init__(self, invitation: Invitation) -> None:
@@ -51,7 +51,7 @@ class Lookout:
 
     @property
     def place(self) -> str:
-        """Through whom it looks."""
+        """The host:port of the peer that is asked."""
         return next(iter(self._places))
 
     def look(self, timeout: float = 5.0) -> dict[str, Any]:
@@ -95,12 +95,12 @@ class Lookout:
             bind=Endpoint(route_to(peer.host), 0),
             key=key.encode() or None,
             keys=self._keys,
-            # Nothing is told to the peer that it would not tell anybody, since the swarm itself does without keys.
+            # A swarm without keys shows its picture to any process, so nothing secret is exchanged.
             insecure=self._keys is None,
         )
 
     def _learn(self, picture: dict[str, Any]) -> None:
-        """Know, from now on, the peers that were shown; the one that showed them stays the first."""
+        """Remember the peers in the picture; the peer that sent it stays the first."""
         first = self.place
         shown = {
             member["endpoint"]: member["key"]
@@ -117,7 +117,7 @@ class Lookout:
 
 
 def _knock(peer: Endpoint, timeout: float) -> None:
-    """Raise an error at once if nobody listens there, where ZeroMQ would go on trying."""
+    """Raise an error at once if no process listens there; ZeroMQ would keep trying."""
     try:
         socket.create_connection(peer, timeout).close()
     except OSError as error:

@@ -1,7 +1,6 @@
-"""A picture of a swarm, as one of its peers shows it: read, checked, and put into the form that scripts get.
+"""A picture of a swarm, as one of its peers sends it: read, checked, and put into the form that scripts get.
 
-It comes over the network, and is shown on terminals: whatever is not as expected is refused, and no text gets through
-that was not checked.
+The picture comes over the network and is shown on terminals. So unexpected data is refused, and every text is checked.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["FORMAT", "GONE", "TROUBLED", "behind", "read_picture", "status"]
 
 #: Raised when a field of `status` changes its meaning or goes; new ones may come without.
 FORMAT = 1
-#: Who is in trouble, and who is no member any more.
+#: Members in trouble, and former members.
 TROUBLED, GONE = frozenset(["suspect", "dead"]), frozenset(["dead", "left"])
 _MEMBERSHIPS = frozenset(["alive", "slow"]) | TROUBLED | GONE
 _SHARED = ("run", "topology", "algorithm")
@@ -34,31 +33,31 @@ def read_picture(body: bytes) -> dict[str, Any]:
     try:
         picture: Any = json.loads(body)
     except RecursionError:
-        raise ValueError("too deep for a picture") from None
+        raise ValueError("the answer is nested too deeply to be a picture of a swarm") from None
     if not isinstance(picture, dict) or not isinstance(picture.get("setup"), dict):
-        raise ValueError("not a picture of a swarm")
+        raise ValueError("the answer is not a picture of a swarm")
     texts = [picture.get("version"), *(picture["setup"].get(name) for name in _SHARED)]
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
-        raise ValueError("a picture whose texts are none")
+        raise ValueError("the picture has a version, run, topology or algorithm that is not printable text")
     _count(picture["setup"].get("world_size"))
     _count(picture.get("shown_by"))
     members = picture.get("members")
     if not isinstance(members, list) or not members:
-        raise ValueError("a picture without members")
+        raise ValueError("the picture lists no members")
     read = sorted(map(_member, members), key=lambda member: int(member["rank"]))
-    # Who is gone neither lags nor counts.
+    # Former members neither lag nor count.
     lags = behind([None if member["membership"] in GONE else member["step"] for member in read])
     return {**picture, "members": [{**member, "lag": lag} for member, lag in zip(read, lags, strict=True)]}
 
 
 def _member(member: Any) -> dict[str, Any]:
     if not isinstance(member, dict) or not isinstance(member.get("membership"), str):
-        raise ValueError("not a member")
+        raise ValueError("the picture lists a member without a membership state")
     if member["membership"] not in _MEMBERSHIPS:
-        raise ValueError("a member in no known state")
+        raise ValueError("the picture lists a member in an unknown membership state")
     endpoint, key = member.get("endpoint"), member.get("key")
     if not isinstance(endpoint, str) or not isinstance(key, str) or (key and not valid_key(key.encode())):
-        raise ValueError("a member that cannot be reached")
+        raise ValueError("the picture lists a member without a valid endpoint or key")
     return {
         "rank": _count(member.get("rank")),
         "life": _count(member.get("incarnation")),
@@ -71,7 +70,7 @@ def _member(member: Any) -> dict[str, Any]:
 
 def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 53:
-        raise ValueError(f"{value!r:.40} is no count")
+        raise ValueError(f"{value!r:.40} is not a count")
     return value
 
 

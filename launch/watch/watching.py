@@ -1,7 +1,7 @@
-"""How a swarm does, once (`gossip status`) or again and again (`gossip watch`), through any of its peers.
+"""The status of a swarm, once (`gossip status`) or repeatedly (`gossip watch`), through any of its peers.
 
-A terminal gets a table that is drawn anew with each look. Elsewhere there is a line per look, and one for each member
-that came, went or changed its state.
+On a terminal, a table is redrawn with each look. Elsewhere each look prints one line, and one line for each member that
+joined, left or changed its state.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from peers.reporting.columns import COLUMNS
 
 __all__ = ["NOBODY", "SOME_TROUBLED", "show", "table", "watch"]
 
-#: Exit codes: somebody is suspect or dead; nobody answers.
+#: Exit codes: a member is suspect or dead; no peer answers.
 SOME_TROUBLED, NOBODY = 1, 3
 
 
 def show(invitation: Invitation, console: Console, *, as_json: bool, timeout: float = 5.0) -> int:
-    """Look once, print what is seen, and return the exit code."""
+    """Look once, print the status, and return the exit code."""
     with Lookout(invitation) as lookout:
         try:
             picture = lookout.look(timeout)
         except NobodyAnswers as error:
-            return _nobody(str(error))
+            return _no_answer(str(error))
         place = lookout.place
     if as_json:
         print(json.dumps(status(picture, place), indent=2, allow_nan=False))
@@ -54,7 +54,7 @@ def watch(
     timeout: float = 5.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Look until nobody answers, or Ctrl-C; return the exit code."""
+    """Look until no peer answers, or until Ctrl-C; return the exit code."""
     seen: Viewer = _Screen(console) if console.is_terminal else _Lines(console)
     through = ""
     try:
@@ -62,22 +62,22 @@ def watch(
             while True:
                 picture = lookout.look(timeout)
                 if through not in ("", lookout.place):
-                    seen.tell(f"{through} does not answer any more; going on through {lookout.place}")
+                    seen.tell(f"{through} no longer answers; continuing through {lookout.place}")
                 through = lookout.place
                 seen.show(picture, through)
                 pause(every)
     except NobodyAnswers as error:
-        since = "nobody answers any more: the swarm has ended, or it cannot be reached from here. " if through else ""
-        return _nobody(f"{since}{error}")
+        since = "no peer answers any more: the swarm has ended, or is unreachable from here. " if through else ""
+        return _no_answer(f"{since}{error}")
 
 
-def _nobody(error: str) -> int:
+def _no_answer(error: str) -> int:
     print(f"gossip: error: {' '.join(error.splitlines())}", file=sys.stderr)
     return NOBODY
 
 
 class Viewer(Protocol):
-    """Where pictures are shown."""
+    """Shows pictures."""
 
     def __enter__(self) -> object:
         """Begin."""
@@ -89,7 +89,7 @@ class Viewer(Protocol):
         """Show a picture that came from a place."""
 
     def tell(self, sentence: str) -> None:
-        """Say something beside."""
+        """Show a line beside the pictures."""
 
 
 class _Screen:
@@ -139,7 +139,7 @@ class _Lines:
 
     def _print(self, text: str) -> None:
         self._console.print(f"{time.strftime('%H:%M:%S')} {text}", soft_wrap=True)
-        self._console.file.flush()  # whoever reads along wants it now
+        self._console.file.flush()  # a program that reads along needs the line now
 
 
 def table(picture: dict[str, Any], width: int) -> Table:
@@ -148,14 +148,14 @@ def table(picture: dict[str, Any], width: int) -> Table:
 
 
 def _row(member: dict[str, Any]) -> dict[str, Any]:
-    """Return what the table shows of a member: of one that is gone only what still says something."""
+    """Return the row of a member; a former member has only the columns that still apply."""
     gone = member["membership"] in GONE
     row = {one.name: None if gone and one.living else member[one.name] for one in COLUMNS if one.in_json}
     return {**row, "state": _doing(member)}
 
 
 def _doing(member: dict[str, Any]) -> str:
-    """Return what the swarm holds a member for, and what it says that it does."""
+    """Return the membership state of a member and, while it is a member, what it is doing."""
     known: str = member["membership"]
     return known if known in GONE or member["state"] is None else f"{known}, {member['state']}"
 
@@ -174,5 +174,5 @@ def _headline(picture: dict[str, Any], place: str) -> Text:
     rates = [member["samples_per_second"] or 0 for member in living if member["membership"] not in TROUBLED]
     parts.append(f"{sum(rates):.0f} samples/s")
     if picture.get("cut_short"):
-        parts.append("too many members to show all")
+        parts.append("there are too many members to show all")
     return Text(f"{picture['setup']['run']}: {'; '.join(parts)}; by rank {picture['shown_by']} at {place}")

@@ -46,7 +46,7 @@ class Column:
     name: str
     meaning: str
     #: The place in the row that a peer tells. Peers read a row by places: a new column takes the next free one.
-    #: None: the peer does not tell it, since whoever shows the table knows it.
+    #: None: the peer does not tell it; the program that shows the table knows it.
     place: int | None = None
     #: Whether a value that was told makes sense.
     accepts: Callable[[Any], bool] = _is_figure
