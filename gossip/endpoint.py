@@ -1,4 +1,4 @@
-"""Where a peer can be reached: ``host:port`` for people, ``tcp://host:port`` for ZeroMQ."""
+"""The address of a peer: ``host:port`` in options and logs, ``tcp://host:port`` for ZeroMQ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Endpoint"]
 
 
 class Endpoint(NamedTuple):
-    """A host, as a name or an address of IPv4 or IPv6, and a TCP port; port 0 asks for any free one."""
+    """A host, as a name or an IPv4 or IPv6 address, and a TCP port; port 0 asks for any free port."""
 
     host: str
     port: int
@@ -23,14 +23,14 @@ class Endpoint(NamedTuple):
         bracketed = host.startswith("[") and host.endswith("]")
         bare = host[1:-1] if bracketed else host
         if not colon or not bare or (":" in bare) != bracketed or not set(bare) <= _ALLOWED:
-            raise SettingsError(f"{text!r} should read host:port, with an IPv6 address in brackets: [::1]:5555")
+            raise SettingsError(f"{text!r} is not of the form host:port; write an IPv6 address in brackets: [::1]:5555")
         if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
-            raise SettingsError(f"{text!r}: a port is a number from 0 to 65535, not {port!r}")
+            raise SettingsError(f"{text!r}: the port must be a number from 0 to 65535, not {port!r}")
         return cls(bare, int(port))
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the endpoint."""
         try:
             return ipaddress.ip_address(self.host.partition("%")[0]).is_loopback
         except ValueError:
@@ -38,7 +38,7 @@ class Endpoint(NamedTuple):
 
     @property
     def is_ipv6(self) -> bool:
-        """Whether the host is written as an address of IPv6."""
+        """Whether the host is an IPv6 address."""
         return ":" in self.host
 
     def __str__(self) -> str:

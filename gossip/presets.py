@@ -1,7 +1,7 @@
-"""Settings for a kind of network, by name, so that nobody has to guess a timeout.
+"""Settings for a kind of network, by name, so that users do not have to guess timeouts.
 
-Times that can be learned are learned from what arrives: round trips, lateness, step times. A preset gives what they
-are before anything has arrived, and bounds them. So a wrong preset costs time, never mass.
+A peer learns round trips, lateness and step times from what arrives. A preset gives the values before anything has
+arrived, and bounds for them. So a wrong preset costs time, never mass.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["Preset", "names", "preset"]
 class Preset:
     """All settings that depend on the network."""
 
-    #: What it is for, in one line.
+    #: The kind of network, in one line.
     summary: str
     settings: Settings
     link: Link
     membership: MembershipSettings
-    #: The most bytes of a shard, and so of a parcel. Between two limits: a parcel costs some tenths of a millisecond
-    #: whatever its size, so it should take several to send; and it holds its connection for bytes / bandwidth, during
-    #: which nothing else passes. 4 MiB are 34 ms at 1 Gbit/s, and 1 MiB is 0.2 s at 50 Mbit/s.
+    #: The most bytes of a shard, and so of a parcel. There are two limits. A parcel of any size costs some tenths of a
+    #: millisecond, so sending it should take several milliseconds. And it blocks its connection for bytes / bandwidth.
+    #: 4 MiB take 34 ms at 1 Gbit/s, and 1 MiB takes 0.2 s at 50 Mbit/s.
     shard_bytes: int = SHARD_BYTES
 
 

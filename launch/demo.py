@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from launch.cli import guarded
-from launch.commands.options import LaunchOptions
+from launch.options.options import LaunchOptions
 from launch.report.report import write_report
 from launch.swarm.launching import launch
 from launch.terminal import output

@@ -16,7 +16,7 @@ def device_of(setup: Setup) -> torch.device:
         try:
             return torch.device(setup.device)
         except RuntimeError as error:
-            raise SettingsError(f"device is auto, cpu, cuda or cuda:1, not {setup.device!r}") from error
+            raise SettingsError(f"device={setup.device!r} is not a device: use auto, cpu, cuda or cuda:1") from error
     if torch.cuda.is_available() and torch.cuda.device_count():
         return torch.device("cuda", setup.local_rank % torch.cuda.device_count())
     return torch.device("cpu")

@@ -1,4 +1,4 @@
-"""How a peer comes to be: settings, socket, cards of the others."""
+"""How a process becomes a peer: its settings, its socket, the cards of the others."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _log = logging.getLogger("gossip")
 def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     """Enter a swarm, and return the peer that this process is.
 
-    What is not said by an argument comes from whoever started the process, `gossip launch`, `torchrun` or `srun`;
-    without any of them the swarm has one peer. See `peers.setup.Setup` for the arguments.
+    Settings without an argument come from the program that started the process: `gossip launch`, `torchrun` or `srun`.
+    Without any of them the swarm has one peer. See `peers.setup.Setup` for the arguments.
 
     Example:
         ```python
@@ -48,13 +48,13 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         ```
     """
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
-    setup = _told(channel) if channel is not None else from_environment(environment)
+    setup = _setup_from(channel) if channel is not None else from_environment(environment)
     setup = setup.changed(**arguments).settled()
     if setup.tensorboard:
         check_tensorboard()
     stragglers = parse_stragglers(setup.stragglers, setup.world_size)
     faults = parse_faults(setup.faults, setup.world_size, seed=setup.seed)
-    device_of(setup)  # what is wrong with the settings shows before anything is opened
+    device_of(setup)  # an error in the settings shows before anything is opened
     table, setup = _table(setup, channel)
     transport = _transport(setup)
     metrics = None
@@ -64,7 +64,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         card = Card(setup.rank, transport.endpoint, public)
         cards = table.exchange(card)
         if channel is not None and setup.contacts:
-            channel.send(card=card.encode())  # nobody needs it to start, but whoever starts this peer again
+            channel.send(card=card.encode())  # for the launcher, should it start this peer again
         for other in cards.values():
             if other.key is not None:
                 transport.admit(other.key)
@@ -97,7 +97,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     )
     if metrics is not None:
         records.event(event="metrics", text=f"served at http://{metrics.endpoint}/metrics")
-        if not setup.metrics_port:  # otherwise it is known where they are
+        if not setup.metrics_port:  # otherwise the user knows the port
             _log.warning("rank %d: metrics are at http://%s/metrics", setup.rank, metrics.endpoint)
 
     def announce(sentence: str) -> None:
@@ -117,37 +117,40 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel, metrics=metrics)
 
 
-def _told(channel: Channel) -> Setup:
-    """Return what the launcher says."""
-    told = channel.read()["setup"]
+def _setup_from(channel: Channel) -> Setup:
+    """Return the settings that the launcher sends."""
+    settings = channel.read()["setup"]
     for name in ("keys", "invitation"):
-        if told.get(name):
-            told[name] = KeyPair(*(half.encode() for half in told[name]))
-    return Setup().changed(**told)
+        if settings.get(name):
+            settings[name] = KeyPair(*(half.encode() for half in settings[name]))
+    return Setup().changed(**settings)
 
 
 def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
-    """Return where the cards are exchanged, and the setup with what follows from it."""
+    """Return where the cards are exchanged, and the setup with the settings that follow from it."""
     if setup.contacts:
         return FixedTable((), ()), setup
     if channel is not None:
         return channel, setup
     if setup.hosts:
         if setup.public_keys and setup.keys is None:
-            raise SettingsError("public keys without keys of one's own: read them with gossip.net.key_files.read_keys")
+            raise SettingsError(
+                f"keys={setup.keys} with {len(setup.public_keys)} public_keys: rank {setup.rank} needs its key pair; "
+                "read it with gossip.net.key_files.read_keys"
+            )
         return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup))
     if setup.world_size == 1:
         return FixedTable((), ()), setup
     master = setup.environment.get("MASTER_ADDR", "")
     if not Endpoint(master or "127.0.0.1", 0).is_loopback and Endpoint.parse(setup.bind).is_loopback:
-        # The others are elsewhere, so listen where they can reach us; keys for this run go through the store.
+        # The others are on other machines: listen where they reach this one. Keys for this run go through the store.
         keys = None if setup.insecure else setup.keys or new_keys()
         setup = replace(setup, bind=str(Endpoint(route_to(master), 0)), keys=keys)
     return StoreTable(setup.rank, setup.world_size, setup.environment, setup.start_timeout), setup
 
 
 def _own_bind(setup: Setup) -> str:
-    """Listen where the list of hosts says that this rank is, unless something else was asked for."""
+    """Return where to listen: at this rank's place in the list of hosts, unless the user asked for another one."""
     default = setup.bind == Setup().bind
     return setup.hosts[setup.rank] if default else setup.bind
 

@@ -136,9 +136,9 @@ class Peer:
             also: further objects that belong into checkpoints, by name, such as learning rate schedulers.
         """
         if self._attachment is not None:
-            raise PeerError("a model is attached already: a peer has one replica")
+            raise PeerError(f"rank {self.rank} has a model attached already: a peer has one replica")
         if self._closed:
-            raise PeerError("this peer has ended: attach inside of its with statement")
+            raise PeerError(f"rank {self.rank} has ended: attach the model inside of the peer's with statement")
         if not trains(optimizer, model):
             self._reporter.warn("the optimizer holds none of the model's parameters: is it that of another model?")
         setup, preset, transport, cards = self._setup, self._preset, self._transport, self._cards
@@ -155,9 +155,9 @@ class Peer:
 
     def _attached(self) -> Attachment:
         if self._attachment is None:
-            raise PeerError("no model is attached yet: call peer.attach(model, optimizer) first")
+            raise PeerError(f"rank {self.rank} has no model yet: call peer.attach(model, optimizer) first")
         if self._closed:
-            raise PeerError("this peer has ended: use it inside of its with statement")
+            raise PeerError(f"rank {self.rank} has ended: use the peer inside of its with statement")
         return self._attachment
 
     def _after_step(self) -> None:
@@ -220,7 +220,7 @@ class Peer:
                 attachment.steps.pause()
 
     def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
-        """Return a sampler of this peer's part of the data, for a ``DataLoader`` of one's own."""
+        """Return a sampler of this peer's part of the data, for a ``DataLoader`` that the script makes itself."""
         return PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
 
     # Agreement
@@ -262,7 +262,7 @@ class Peer:
     def log(self, **values: Any) -> None:
         """Note values, such as the loss, for this step's line in the metrics."""
         if taken := sorted(RESERVED & values.keys()):
-            raise PeerError(f"{', '.join(taken)}: the peer itself logs values of this name; choose another name")
+            raise PeerError(f"{', '.join(taken)}: the peer itself logs a value of this name: choose another name")
         self._reporter.log(values)
 
     # The end

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# Some tests run pytest many times.
+pytestmark = pytest.mark.timeout(300)
+
 ROOT = Path(__file__).parents[1]
 CLOSING = re.compile(r"^=+ .*\b(?:passed|failed|errors?)\b.* in [\d.]+s.* =+$", re.MULTILINE)
 

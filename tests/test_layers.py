@@ -21,6 +21,14 @@ ROOMS = {
         *("values", "codecs", "wire", "membership", "books", "policies", "view", "events"),
         *("exchange", "collective", "core", "presets", "faults", "net", "simulation"),
     ],
+    "peers": [
+        *("setup", "device", "optimizers", "data", "table", "state", "model", "methods", "checkpoints"),
+        *("session", "steps", "reporting", "evaluation", "attachment", "peer", "joining"),
+    ],
+    "launch": [
+        *("user_errors", "terminal", "parser", "versions", "options", "watch", "swarm", "report", "catalog", "plots"),
+        *("commands", "cli", "demo"),
+    ],
 }
 #: What belongs to other layers alone.
 LIBRARIES = {

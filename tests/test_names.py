@@ -21,7 +21,6 @@ SHARED_CLASSES = {
     "Leave",
     "News",
     "Outgoing",
-    "Plain",
     "Plan",
     "Received",
     "Refused",

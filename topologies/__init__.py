@@ -5,9 +5,9 @@
     >>> schedule.out_edges(rank=0, step=0)
     ((1, 0.5),)
 
-Pure functions of (n, step, seed, parameters) on networkx digraphs: no clock, no network, no global random
-numbers. Every peer plans alone, and all plan the same. `schedule` has the convention, `registry` says how to
-add a topology.
+Topologies are pure functions of (n, step, seed, parameters) on networkx digraphs. They use no clock, no network and
+no global random numbers. So every peer computes its edges alone, and all peers compute the same graph. The module
+`schedule` defines the convention for edges, and `registry` says how to add a topology.
 """
 
 from topologies import (  # noqa: F401  (importing registers them)

@@ -1,12 +1,12 @@
-"""How well a schedule mixes, measured rather than believed.
+"""Measure how well a schedule mixes.
 
-The yardstick is the *disagreement* after t steps: the largest factor by which any starting difference between
-the peers survives, that is the spectral norm of D^-1 P - J, where P is the product of the t mixing matrices,
-D = diag(P 1) holds the push-sum weights and J is the exact average. For a doubly stochastic schedule D = I.
+The measure is the *disagreement* after t steps: the largest factor by which any initial difference between the peers
+survives. It is the spectral norm of D^-1 P - J, where P is the product of the t mixing matrices, D = diag(P 1) holds
+the PushSum weights and J is the exact average. For a doubly stochastic schedule D = I.
 
-Up to `DENSE` peers it is computed with dense matrices, and for a schedule with a period by repeated
-squaring, so a ring that needs a million steps takes no longer than a torus. Beyond, four random vectors are
-followed instead; that is an estimate, and marked so.
+Up to `DENSE` peers the disagreement is computed with dense matrices. A schedule with a period is analysed by repeated
+squaring, so a ring that needs a million steps takes no longer than a torus. For more peers, four random vectors are
+followed instead. The result is then an estimate, and `Analysis.estimated` is true.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["DENSE", "Analysis", "analyse", "disagreement", "mixing_matrix"]
 
 Matrix = npt.NDArray[np.float64]
 
-#: Up to so many peers figures are exact, from dense matrices.
+#: Up to this number of peers the figures are exact, from dense matrices.
 DENSE = 256
 #: A step with more edges than this is not analysed.
 EDGES = 5_000_000
-#: What rounding leaves of an exact average.
+#: A disagreement below this is an exact average with rounding errors.
 _EXACT = 1e-12
 _TOLERANCE = 1e-9
 
@@ -44,27 +44,27 @@ class Analysis:
     name: str
     n: int
     period: int | None
-    #: Whether everybody receives as much as it sends in every step, so that averaging needs no weights.
+    #: Whether every peer receives as much as it sends in every step, so that averaging needs no weights.
     doubly_stochastic: bool
     #: Whether every step's edges go both ways with equal fractions.
     symmetric: bool
-    #: Whether mass from each peer reaches each other one within a period (or many steps, if there is none).
+    #: Whether mass from each peer reaches every other within a period, or within 1,000 steps if there is no period.
     connected: bool
     #: The most peers that any peer sends to in a step.
     degree: int
-    #: Models that a peer sends per step, on average over peers and steps.
+    #: Number of models that a peer sends per step, on average over peers and steps.
     traffic: float
-    #: The factor that the disagreement shrinks by in a step, in the long run; 0 where it ends exactly at 0.
+    #: The factor by which the disagreement shrinks per step, in the long run; 0 if the average becomes exact.
     rate: float
-    #: Steps until the disagreement is below 1e-3, or None if `max_steps` were not enough.
+    #: Steps until the disagreement is below 1e-3; None if that takes more than `max_steps`.
     steps_to_1e3: int | None
-    #: Steps until the disagreement is below 1e-9, or None if `max_steps` were not enough.
+    #: Steps until the disagreement is below 1e-9; None if that takes more than `max_steps`.
     steps_to_1e9: int | None
-    #: Steps after which the average is exact, or None where it is only approached.
+    #: Steps after which the average is exact; None if the schedule only approaches it.
     exact_after: int | None
-    #: How many steps were looked at, at most.
+    #: The largest number of steps that the analysis follows.
     max_steps: int
-    #: Whether the rate and the steps are estimates, since n is too large for dense matrices.
+    #: Whether the rate and the steps are estimates because n is too large for dense matrices.
     estimated: bool
 
 
@@ -87,13 +87,19 @@ def disagreement(schedule: Schedule, steps: int) -> list[float]:
 
 
 def analyse(schedule: Schedule, max_steps: int = 50_000) -> Analysis:
-    """Measure how a schedule mixes; `Analysis` says what.
+    """Measure how a schedule mixes; the fields of `Analysis` are the results.
 
-    A schedule without a period has to be followed step by step and is given at most 5,000 of them; so is a
-    swarm of more than `DENSE` peers. A graph of more than `EDGES` edges is refused.
+    A schedule without a period, or with more than `DENSE` peers, has to be followed step by step. The analysis follows
+    at most 5,000 steps of it.
+
+    Raises:
+        TopologyError: If a step has more than `EDGES` edges.
     """
-    if schedule.n * len(schedule.out_edges(schedule.n - 1, 0)) > EDGES:
-        raise TopologyError(f"{schedule.name} of {schedule.n} peers has too many edges to analyse; take a smaller n")
+    if (edges := schedule.n * len(schedule.out_edges(schedule.n - 1, 0))) > EDGES:
+        raise TopologyError(
+            f"{schedule.name} of {schedule.n} peers has about {edges} edges in a step, and at most {EDGES} can be "
+            "analysed; use a smaller n"
+        )
     dense = schedule.n <= DENSE
     if schedule.period is None or not dense:
         max_steps = min(max_steps, 5_000)
@@ -122,7 +128,7 @@ def analyse(schedule: Schedule, max_steps: int = 50_000) -> Analysis:
 
 
 class _Structure:
-    """What one step's edges are like, without any matrix."""
+    """The properties of one step's edges, computed without a matrix."""
 
     def __init__(self, schedule: Schedule, step: int) -> None:
         fractions = {(u, v): fraction for u in range(schedule.n) for v, fraction in schedule.out_edges(u, step)}
@@ -140,7 +146,7 @@ class _Structure:
 
 
 def _connected(schedule: Schedule) -> bool:
-    """Whether the union of a period's edges is strongly connected; without a period, of up to 1,000 steps."""
+    """Whether the union of a period's edges is strongly connected. Without a period, 1,000 steps count as one."""
     union: nx.DiGraph[int] = nx.DiGraph()
     union.add_nodes_from(range(schedule.n))
     for step in range(schedule.period or 1_000):
@@ -165,13 +171,13 @@ def _by_walking(schedule: Schedule, max_steps: int, dense: bool) -> tuple[Below,
     start = steps // 2
     slope = (seen[-1] / seen[start]) ** (1 / (steps - start)) if steps > start and seen[start] > 0 else 0.0
     if not math.isfinite(slope) or not math.isfinite(seen[-1]):
-        slope = 1.0  # somebody holds no weight at all: its differences never go away
+        slope = 1.0  # some peer has no weight: its differences never disappear
     rate = 0.0 if exact is not None else slope
     return (lambda tolerance: next((t for t, d in enumerate(seen) if d < tolerance), None)), rate, exact
 
 
 def _is_cliff(seen: list[float]) -> bool:
-    """Whether the last disagreement is 0 up to rounding all of a sudden, which tells exact from fast."""
+    """Whether the disagreement dropped to 0, up to rounding, in one step: the average is exact, not just fast."""
     return seen[-1] < _EXACT and (len(seen) == 1 or seen[-2] > 1e-6)
 
 
@@ -203,7 +209,7 @@ def _by_squaring(schedule: Schedule, period: int, max_steps: int) -> tuple[Below
             if high >= max_steps:
                 return None
             high = min(2 * high, max_steps)
-        low = high // 2  # not below there, or 0
+        low = high // 2  # either 0, or a step at which the disagreement is not below the tolerance
         if schedule.n == 1:
             return 0
         while high - low > 1:
@@ -217,12 +223,12 @@ def _by_squaring(schedule: Schedule, period: int, max_steps: int) -> tuple[Below
     second = np.sort(np.abs(np.linalg.eigvals(whole)))[-2] if schedule.n > 1 else 0.0
     rate = 0.0 if exact is not None else float(second) ** (1 / period)
     if not np.isfinite(_errors(at(max_steps))).all():
-        rate = 1.0  # somebody ends up with no weight at all
+        rate = 1.0  # some peer ends up without any weight
     return below, rate, exact
 
 
 def _errors(product: Matrix) -> Matrix:
-    """Return D^-1 P - J, infinite where some peer holds no weight at all."""
+    """Return D^-1 P - J; infinite everywhere if some peer has no weight."""
     weights = product.sum(axis=1, keepdims=True)
     if not weights.min() > 0:
         return np.full_like(product, math.inf)
@@ -236,7 +242,7 @@ def _norm(product: Matrix) -> float:
 
 
 def _is_below(product: Matrix, tolerance: float) -> bool:
-    """Whether the spectral norm is below, by the cheap Frobenius norm where that decides."""
+    """Whether the spectral norm is below the tolerance. The cheap Frobenius norm is tried first: it often decides."""
     frobenius = float(np.linalg.norm(_errors(product)))
     if frobenius < tolerance:
         return True

@@ -1,8 +1,8 @@
 """The Base-(k+1) graph: at most k neighbours a step, and the exact average for every n.
 
 Takezawa, Sato, Bao, Niwa, Yamada, "Beyond Exponential Graph: Communication-Efficient Topologies for
-Decentralized Learning via Finite-time Convergence", 2023, arXiv:2305.11420. It is built from three parts,
-each a formula for the neighbours of one index at one step, so nothing is planned ahead and any n is cheap:
+Decentralized Learning via Finite-time Convergence", 2023, arXiv:2305.11420. The graph is built from three parts. Each
+part is a formula for the neighbours of one index at one step, so no plan is stored and any n is cheap:
 
 Cliques (the paper's hyper-hypercube), for m = f1 * ... * fL with every factor at most k + 1: write the index in
     mixed radix; step l averages the f_l indices that differ only in digit l. Exact after L steps.
@@ -12,8 +12,8 @@ SimpleBase, for any n: n in base k + 1 is a_1 (k+1)^p_1 + a_2 (k+1)^p_2 + ..., l
     1. Each block averages itself by cliques; the smaller ones start again until block 1 is done.
     2. In step l each index after block l links to one index in each of block l's groups, with a weight
        that gives each group, and each of the linking indices, the average of everything from block l on.
-       Block 1 starts, and what a block averaged before counts, so each block ends up with the overall average
-       in each of its groups, though not yet in each index.
+       Block 1 starts. Earlier averages of a block count, so each block ends up with the overall average in each of
+       its groups, though not yet in each index.
     3. Each group averages itself by cliques as soon as its block's turn in part 2 is over.
     Part 3 of block 1 ends last: (cliques of block 1) + 1 + p_1 <= 2 log_{k+1}(n) + 2 steps.
 
@@ -42,8 +42,8 @@ Formula = Callable[[int, int], Edges]
 def base(n: int, *, k: int = 1) -> Plan:
     """At most k neighbours a step and the exact average for every n, within 2 log_{k+1}(n) + 2 steps."""
     if k < 1:
-        raise BadParameter(f"base: k is the most neighbours that a peer has in a step, at least 1, not {k}")
-    k = min(k, max(n - 1, 1))  # nobody has more neighbours than there are others
+        raise BadParameter(f"base: k, the most neighbours of a peer in a step, must be at least 1, not {k}")
+    k = min(k, max(n - 1, 1))  # a peer has at most n - 1 neighbours
     simple = _SimpleBase(n, k)
     lanes = _smooth_part(n, k)
     inner, across = _SimpleBase(n // lanes, k), _Cliques(lanes, k)
@@ -134,7 +134,7 @@ class _SimpleBase:
         return self._idle(index, offset - (self.n - after), block.group_size - (self.n - after))
 
     def _idle(self, index: int, position: int, count: int) -> Edges:
-        """Nobody links to this one: it averages with others of its group that are as idle, up to k of them."""
+        """Return the neighbours of an index without links: up to k other indices of its group without links."""
         first = position - position % (self._k + 1)
         size = min(self._k + 1, count - first)
         clique = range(index - position + first, index - position + first + size)
@@ -159,7 +159,7 @@ def _smooth_part(n: int, k: int) -> int:
 def _factors(m: int, largest: int) -> list[int]:
     """Write m as a product of as few factors up to ``largest`` as possible, large ones first.
 
-    Depth first with the number of factors growing: m has few divisors that small, and few are needed.
+    The search is depth first, with a growing number of factors: m has few divisors that small, and few are needed.
     """
 
     def search(rest: int, count: int, limit: int) -> list[int] | None:

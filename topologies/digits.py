@@ -1,10 +1,10 @@
-"""De Bruijn and Kautz digraphs: d ways out of each rank reach every rank in about log_d n steps.
+"""De Bruijn and Kautz digraphs: with out-degree d, every rank is reached in about log_d n steps.
 
 The generalised forms exist for every n. De Bruijn: i -> d*i + r (mod n) for r in 0..d-1 (Reddy, Pradhan, Kuhl
 1980; Imase and Itoh 1981). Kautz, by Imase and Itoh 1983: i -> -d*i - r (mod n) for r in 1..d, which is
-the de Bruijn successor counted down from n - 1. Each rank has d ways in as well, so the step is doubly
-stochastic, and where n is a power of d the average is exact after log_d n steps. That holds only without
-added self-loops: nobody keeps anything but what the graph itself sends back.
+the de Bruijn successor counted down from n - 1. The in-degree of each rank is d as well, so the step is doubly
+stochastic. Where n is a power of d, the average is exact after log_d n steps. That holds only without added self-loops:
+a peer keeps only what the graph itself sends back to it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ __all__ = ["de_bruijn", "kautz"]
 
 @register("de-bruijn", directed=True, paper="Imase and Itoh 1981")
 def de_bruijn(n: int, *, d: int = 2) -> Plan:
-    """All mass goes to d others, i -> d*i + 0..d-1; exact in log_d n steps where n is a power of d."""
+    """All mass goes to d others, i -> d*i + 0..d-1; exact in log_d n steps if n is a power of d."""
     return _successors("de-bruijn", n, d, lambda i: i)
 
 
 @register("kautz", directed=True, paper="Imase and Itoh 1983")
 def kautz(n: int, *, d: int = 2) -> Plan:
-    """As de-bruijn with i -> -d*i - 1..d: the largest digraph there is for its degree and diameter."""
+    """Like de-bruijn with i -> -d*i - 1..d: the largest known digraph for its degree and diameter."""
     return _successors("kautz", n, d, lambda i: n - 1 - i)
 
 
 def _successors(name: str, n: int, d: int, reflect: Callable[[int], int]) -> Plan:
     if d < 2:
-        raise BadParameter(f"{name}: d is the number of ways out of a rank, at least 2, not {d}")
+        raise BadParameter(f"{name}: d, the out-degree of a rank, must be at least 2, not {d}")
 
     def out(rank: int, _: int) -> Edges:
-        # Where d exceeds n several ways lead to one rank, which is one edge with their sum.
+        # If d exceeds n, several of the d edges lead to one rank. They become one edge with the sum of their fractions.
         ways = [(reflect((d * rank + r) % n), d // n + (r < d % n)) for r in range(min(d, n))]
         return tuple([(other, count / d) for other, count in ways if other != rank])
 

@@ -1,9 +1,9 @@
 """Random numbers that every peer can compute alone, in any order.
 
-A draw is a pure function of its integer keys, (seed, step, rank, ...): there is no generator whose state
-two peers would have to keep in step, and the result depends on no library's random stream, so it is the
-same on every machine, Python and numpy version. The mixing function is splitmix64's finalizer (Steele,
-Lea, Flood, "Fast splittable pseudorandom number generators", 2014), chained over the keys.
+A draw is a pure function of its integer keys, (seed, step, rank, ...). There is no generator whose state two peers
+would have to keep in step. The result does not depend on the random stream of any library, so it is the same on every
+machine and in every version of Python and numpy. The mixing function is splitmix64's finalizer (Steele, Lea, Flood,
+"Fast splittable pseudorandom number generators", 2014), chained over the keys.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def draw(*keys: int) -> int:
 
 
 def below(bound: int, *keys: int) -> int:
-    """Draw an integer from ``range(bound)``. Its bias is under bound / 2**32, nil for any real swarm."""
+    """Draw an integer from ``range(bound)``. Its bias is below bound / 2**32, which is negligible for real swarms."""
     return ((draw(*keys) >> 32) * bound) >> 32
 
 
 def chance(probability: float, *keys: int) -> bool:
-    """Draw a coin that is true with the given probability, in steps of 2**-32."""
+    """Return True with the given probability, which is rounded to a multiple of 2**-32."""
     return (draw(*keys) >> 32) < int(probability * (1 << 32))
 
 
@@ -63,16 +63,16 @@ def below_array(bound: int, keys: tuple[int, ...], last: npt.NDArray[Any]) -> np
 
 
 class Shuffle:
-    """A pseudorandom permutation of ``range(n)`` that is evaluated at one point, either way, in O(1).
+    """A pseudorandom permutation of ``range(n)``; one element, or one position, is computed in O(1).
 
     A Feistel network on the grid Z_a x Z_b with a*b just above n (Black and Rogaway, "Ciphers with
     arbitrary finite domains", 2002): each round adds a keyed function of one coordinate to the other,
-    and a value that lands outside ``range(n)`` is sent round again. So a peer finds its partner in a
-    random matching of 100,000 peers without shuffling 100,000 numbers.
+    and a value that lands outside ``range(n)`` goes through the network again. So a peer finds its partner in a random
+    matching of 100,000 peers without shuffling 100,000 numbers.
     """
 
     _ROUNDS = 8
-    #: A grid of a few cells needs more rounds before every permutation is as likely (n = 6 most of all).
+    #: A grid of a few cells needs more rounds before all permutations are equally likely (n = 6 most of all).
     _ROUNDS_WHEN_SMALL = 32
     _SMALL = 64
 
@@ -98,7 +98,7 @@ class Shuffle:
                 return value
 
     def index(self, element: int) -> int:
-        """Return the position of ``element``: the inverse of calling."""
+        """Return the position of ``element``: the inverse of `__call__`."""
         value = element
         while True:
             high, low = divmod(value, self._b)

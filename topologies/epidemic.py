@@ -1,9 +1,9 @@
-"""Epidemic learning: every peer sends to s random others, new ones in every step.
+"""Epidemic learning: every peer sends to s random others, which change in every step.
 
 De Vos, Farhadkhani, Guerraoui, Kermarrec, Pires, Sharma, "Epidemic Learning: Boosting Decentralized Learning
-with Randomized Communication", 2023, arXiv:2310.01972. Its EL-Local draws each peer's targets independently:
-who receives varies, so only PushSum averages correctly over it. Its EL-Oracle is a random s-regular digraph:
-everybody receives as often as it sends.
+with Randomized Communication", 2023, arXiv:2310.01972. EL-Local draws each peer's targets independently. The number of
+senders to a peer varies, so only PushSum averages correctly over it. EL-Oracle is a random s-regular digraph: every
+peer receives from s others.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _PAPER = "De Vos et al. 2023, arXiv:2310.01972"
 
 @register("epidemic", directed=True, paper=_PAPER)
 def epidemic(n: int, *, s: int = 1, seed: int = 0) -> Plan:
-    """Each sends to s random others, drawn by itself: needs PushSum's weights (EL-Local).
+    """Each peer draws s random others and sends to them: needs PushSum's weights (EL-Local).
 
-    ``in_neighbours`` has to look at all n peers, since each draws on its own; that is vectorised.
+    ``in_neighbours`` has to compute the draws of all n peers. The computation is vectorised.
     """
     count = _fanout("epidemic", n, s)
     fraction = 1.0 / (count + 1)
@@ -61,9 +61,9 @@ def epidemic(n: int, *, s: int = 1, seed: int = 0) -> Plan:
 
 @register("epidemic-regular", directed=True, paper=_PAPER)
 def epidemic_regular(n: int, *, s: int = 1, seed: int = 0) -> Plan:
-    """Each sends to s random others and hears from s: a random s-regular digraph every step (EL-Oracle).
+    """Each peer sends to s random others and receives from s: a random s-regular digraph per step (EL-Oracle).
 
-    The peers stand in a random circle and send to the next s of it, which costs a peer O(s) to work out.
+    The peers form a random circle, and each sends to the next s peers in it. A peer computes its edges in O(s).
     """
     count = _fanout("epidemic-regular", n, s)
     fraction = 1.0 / (count + 1)
@@ -82,5 +82,5 @@ def epidemic_regular(n: int, *, s: int = 1, seed: int = 0) -> Plan:
 
 def _fanout(name: str, n: int, s: int) -> int:
     if s < 1:
-        raise BadParameter(f"{name}: s is how many others a peer sends to, at least 1, not {s}")
+        raise BadParameter(f"{name}: s, the number of others that a peer sends to, must be at least 1, not {s}")
     return min(s, n - 1)

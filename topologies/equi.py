@@ -47,7 +47,7 @@ def equistatic(n: int, *, m: int | None = None, seed: int = 0) -> Plan:
     """A fixed set of m random hops (default ceil(log2 n)), the mean of their blocks A (D-EquiStatic)."""
     wanted = max(1, (n - 1).bit_length()) if m is None else m
     if wanted < 1:
-        raise BadParameter(f"equistatic: m is the number of hops, at least 1, not {wanted}")
+        raise BadParameter(f"equistatic: m, the number of hops, must be at least 1, not {wanted}")
     count = min(wanted, n - 1)
     chosen: list[int] = []
     attempt = 0
@@ -62,16 +62,17 @@ def equistatic(n: int, *, m: int | None = None, seed: int = 0) -> Plan:
 def _moved(name: str, n: int, eta: float) -> float:
     """Return the fraction that leaves a peer over the one edge of its step."""
     if not 0 < eta <= 1:
-        raise BadParameter(f"{name}: eta is a fraction above 0 and at most 1, not {eta}")
+        raise BadParameter(f"{name}: eta must be a fraction above 0 and at most 1, not {eta}")
     return eta * (n - 1) / n
 
 
 def _partner(n: int, hop: int, i: int) -> int | None:
-    """Return whom ``i`` is paired with when i = 0, 1, ... in turn takes i + hop, if both are free; or None.
+    """Return the partner of ``i``, or None, when 0, 1, ... in turn take the rank one hop ahead if both are free.
 
-    In closed form, because a peer should not scan the swarm. Up to n/2 the pairs come in blocks of 2*hop
-    ranks, first half with second half, and an incomplete last block idles. A longer hop is -q with q = n - hop:
-    the first q pair with the last q, around the end; the ranks between them then pair in blocks of 2*q.
+    The formula is closed, because a peer should not scan the swarm. For a hop up to n/2 the pairs come in blocks of
+    2*hop ranks: the first half of a block pairs with the second half, and an incomplete last block stays idle. A longer
+    hop is -q with q = n - hop: the first q ranks pair with the last q, around the end, and the ranks between them pair
+    in blocks of 2*q.
     """
     if 2 * hop <= n:
         return _in_blocks(n, hop, i)

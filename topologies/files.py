@@ -1,4 +1,4 @@
-"""The user's own graphs from a file: GraphML, JSON node-link, or an edge list."""
+"""Read the user's own graphs from a file: GraphML, JSON node-link data, or an edge list."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["from_file"]
 
 
 def from_file(path: str | Path) -> Schedule:
-    """Return the schedule in a file; its name says the format.
+    """Return the schedule in a file. The suffix of its name decides the format.
 
     - ``.graphml``: one graph, whose node ids are the ranks.
-    - ``.json``: networkx node-link data of one graph, or a list of them, one a step.
+    - ``.json``: networkx node-link data of one graph, or a list of graphs, one per step.
     - ``.edges``, ``.edgelist``, ``.txt``: lines of ``from to [fraction]``, ``#`` starts a comment; directed.
 
-    What a graph must be is said at `from_graphs`. Every error names the file and where in it.
+    `from_graphs` describes what a graph must be. Every error names the file and the place in it.
     """
     path = Path(path)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise BadGraph(f"{path}: unknown kind of graph file {path.suffix!r}; there are {', '.join(_READERS)}")
+        raise BadGraph(f"{path}: unknown format {path.suffix!r} of a graph file; use one of {', '.join(_READERS)}")
     try:
         graphs = reader(path)
     except OSError as error:
         raise BadGraph(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise BadGraph(f"{path}: is not text in UTF-8, from byte {error.start} on") from error
+        raise BadGraph(f"{path}: not UTF-8 text, from byte {error.start} on") from error
     return from_graphs([_ranks(path, graph) for graph in graphs], name=str(path))
 
 
@@ -61,15 +61,15 @@ def _node_link(path: Path) -> list[nx.Graph[Any]]:
     for number, item in enumerate(data if isinstance(data, list) else [data]):
         where = f"{path}, graph {number}" if isinstance(data, list) else str(path)
         if not isinstance(item, dict):
-            raise BadGraph(f"{where}: expected node-link data, an object, not {type(item).__name__}")
+            raise BadGraph(f"{where}: expected node-link data, which is a JSON object, not {type(item).__name__}")
         # networkx 3.3 and older write the edges under "links"; newer ones under "edges".
         edges = next((key for key in ("edges", "links") if isinstance(item.get(key), list)), None)
         if edges is None or not isinstance(item.get("nodes"), list):
-            raise BadGraph(f"{where}: node-link data has the lists 'nodes' and 'edges'")
+            raise BadGraph(f"{where}: node-link data needs the lists 'nodes' and 'edges'")
         ids = [node.get("id") if isinstance(node, dict) else None for node in item["nodes"]]
         for i, rank in enumerate(ids):
             if isinstance(rank, bool) or not isinstance(rank, (int, str)):
-                raise BadGraph(f"{where}, node {i}: its id is its rank, a number from 0 on, not {rank!r}")
+                raise BadGraph(f"{where}, node {i}: the id must be the rank, an integer from 0 on, not {rank!r}")
         if len(set(ids)) < len(ids):
             raise BadGraph(f"{where}: two nodes have the same id")
         known = set(ids)
@@ -77,7 +77,7 @@ def _node_link(path: Path) -> list[nx.Graph[Any]]:
             for end in ("source", "target"):
                 if not isinstance(edge, dict) or not isinstance(edge.get(end), (int, str)) or edge[end] not in known:
                     named = edge.get(end) if isinstance(edge, dict) else edge
-                    raise BadGraph(f"{where}, edge {i}: its {end} {named!r} is not among the nodes")
+                    raise BadGraph(f"{where}, edge {i}: the {end} {named!r} is not among the nodes")
         try:
             graphs.append(nx.node_link_graph({**item, "graph": {}}, edges=edges))
         except (nx.NetworkXError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -95,7 +95,7 @@ def _edge_list(path: Path) -> list[nx.Graph[Any]]:
         if len(words) not in (2, 3):
             raise BadGraph(f"{where}: expected 'from to [fraction]', not {line.strip()!r}")
         if graph.has_edge(words[0], words[1]):
-            raise BadGraph(f"{where}: the edge {words[0]} -> {words[1]} stands in the file already")
+            raise BadGraph(f"{where}: the edge {words[0]} -> {words[1]} is already in the file; write it once")
         try:
             weight = {"weight": float(words[2])} if len(words) == 3 else {}
         except ValueError:
@@ -111,7 +111,7 @@ def _ranks(path: Path, graph: nx.Graph[Any]) -> nx.Graph[Any]:
         if isinstance(node, str):
             digits = node.removeprefix("n")
             if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-                raise BadGraph(f"{path}: a node's id is its rank, a number from 0 on, and one is {node!r}")
+                raise BadGraph(f"{path}: node {node!r}: the id must be the rank, an integer from 0 on")
             ranks[node] = int(digits)
     if len({ranks.get(node, node) for node in graph}) < len(graph):
         raise BadGraph(f"{path}: two nodes have the same rank")

@@ -14,11 +14,11 @@ __all__ = ["torus"]
 
 @register("torus", directed=False, sizes="rows x columns, so no prime above 3")
 def torus(n: int, *, rows: int | None = None) -> Plan:
-    """A grid with its edges glued: each exchanges with its four neighbours; O(n) steps.
+    """A grid with its edges glued: each peer exchanges with its four neighbours; O(n) steps.
 
-    Without ``rows`` the grid is the squarest that n has. A prime n has none but a single row, which is a ring
-    and mixes like one, so it is refused unless asked for by ``rows=1``. Where a side is 2 long its two
-    directions lead to the same neighbour, which is one edge, not two.
+    Without ``rows`` the grid is as square as n allows. For a prime n the only grid is a single row. That is a ring and
+    mixes like one, so it is refused unless ``rows=1`` asks for it. Along a side of length 2 both directions lead to the
+    same neighbour: one edge, not two.
     """
     if rows is None:
         rows = _squarest(n)
@@ -26,7 +26,7 @@ def torus(n: int, *, rows: int | None = None) -> Plan:
             raise unsupported("torus", n, "n = rows x columns", lambda m: m <= 3 or _squarest(m) > 1)
     elif rows < 1 or n % rows:
         divisors = ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)
-        raise BadParameter(f"torus: rows must divide n = {n}, so one of {divisors}; not {rows}")
+        raise BadParameter(f"torus: rows must divide n = {n}: it can be {divisors}, not {rows}")
     columns = n // rows
     height = rows
 

@@ -1,9 +1,9 @@
-"""Dense inside each host, a named topology between the hosts.
+"""A complete graph inside each host, and a named topology between the hosts.
 
-Even steps average inside every group exactly, over the host's own memory or fast links. In odd steps the groups
-exchange: the first members of all groups form one lane, the second members another, and so on, and every lane
-runs the named topology among its members. Lanes never meet in an odd step, so it is as doubly stochastic as
-the named topology, even when groups differ in size: a lane simply has only the groups that are large enough.
+Even steps average exactly inside every group, over the host's memory or its fast links. In odd steps the groups
+exchange. The first members of all groups form one lane, the second members another, and so on. Every lane runs the
+named topology among its members. Lanes are disjoint, so an odd step is doubly stochastic if the named topology is. That
+holds even if the groups differ in size: a lane has a member of each group that is large enough.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def hierarchical(
 
     Args:
         n: the number of peers.
-        groups: how many groups, or their sizes, as in 4+4+8; default: about sqrt(n), equal if n allows.
+        groups: the number of groups, or their sizes, as in 4+4+8; default: about sqrt(n) groups, equal if n allows.
         hosts: instead of groups, the host of every rank; ranks on one host form a group.
-        between: what the lanes run, in the form of the command line.
+        between: the topology of the lanes, as on the command line.
         seed: the seed of ``between``, if it is random.
     """
     members = _members(n, groups, hosts)
@@ -52,7 +52,7 @@ def hierarchical(
     for number, lane in enumerate(lanes):
         place.update((rank, (number, i)) for i, rank in enumerate(lane))
 
-    stages = 2 if len(members) > 1 and len(lanes) > 1 else 1  # one group has no between, lone members no inside
+    stages = 2 if len(members) > 1 and len(lanes) > 1 else 1  # one group has no odd steps, lone members no even ones
 
     def is_inside(step: int) -> bool:
         return len(members) == 1 or (stages == 2 and step % 2 == 0)
@@ -82,9 +82,11 @@ def _period(periods: Sequence[int | None], stages: int) -> int | None:
 def _members(n: int, groups: int | tuple[int, ...] | None, hosts: tuple[str, ...] | None) -> list[list[int]]:
     if hosts is not None:
         if groups is not None:
-            raise BadParameter("hierarchical: give groups or hosts, not both")
+            raise BadParameter(f"hierarchical: give groups or hosts, not both: groups={groups}, hosts={hosts}")
         if len(hosts) != n:
-            raise BadParameter(f"hierarchical: hosts names the host of every rank, {n} in all, not {len(hosts)}")
+            raise BadParameter(
+                f"hierarchical: hosts lists {len(hosts)} hosts for {n} peers; list the host of every rank"
+            )
         by_host: dict[str, list[int]] = {}
         for rank, host in enumerate(hosts):
             by_host.setdefault(host, []).append(rank)
@@ -94,12 +96,12 @@ def _members(n: int, groups: int | tuple[int, ...] | None, hosts: tuple[str, ...
         groups = next((d for d in range(root, root // 2, -1) if n % d == 0), root)
     if isinstance(groups, int):
         if not 1 <= groups <= n:
-            raise BadParameter(f"hierarchical: {n} peers can form 1 to {n} groups, not {groups}")
+            raise BadParameter(f"hierarchical: groups must be 1 to {n} for {n} peers, not {groups}")
         sizes: Sequence[int] = [n // groups + (i < n % groups) for i in range(groups)]
     else:
         sizes = groups
         if not all(isinstance(size, int) and size > 0 for size in sizes) or sum(sizes) != n:
             written = "+".join(str(size) for size in sizes)
-            raise BadParameter(f"hierarchical: group sizes are positive and sum to n = {n}, not {written}")
+            raise BadParameter(f"hierarchical: groups must be positive sizes that sum to n = {n}, not {written}")
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return [list(range(start, start + size)) for start, size in zip(starts, sizes, strict=True)]

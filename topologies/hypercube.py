@@ -12,7 +12,7 @@ __all__ = ["hypercube", "one_peer_hypercube"]
 
 @register("hypercube", directed=False, sizes="powers of two")
 def hypercube(n: int) -> Plan:
-    """Each exchanges with the log2 n ranks that differ in one bit, all in every step."""
+    """Each peer exchanges with the log2 n ranks that differ in one bit, with all of them in every step."""
     bits = _bits("hypercube", n)
 
     def out(rank: int, _: int) -> Edges:
@@ -23,7 +23,7 @@ def hypercube(n: int) -> Plan:
 
 @register("one-peer-hypercube", directed=False, sizes="powers of two")
 def one_peer_hypercube(n: int) -> Plan:
-    """Pairs that differ in one bit average, one bit a step: exact in log2 n steps."""
+    """Pairs of ranks that differ in one bit average, one bit per step: exact in log2 n steps."""
     bits = _bits("one-peer-hypercube", n)
 
     def out(rank: int, step: int) -> Edges:

@@ -2,15 +2,14 @@
 
 Wang, Sahu, Yang, Joshi, Kar, "MATCHA: Speeding Up Decentralized SGD via Matching Decomposition Sampling", 2019,
 arXiv:1905.09435. The user's graph is split into matchings (sets of links that share no peer); each matching
-is active in a step with its own probability, and the probabilities are chosen so that the expected graph is as
-well connected as the budget allows: they maximise the second eigenvalue of the expected Laplacian.
+is active in a step with its own probability. The probabilities maximise the second eigenvalue of the expected
+Laplacian, so that the expected graph is as well connected as the budget allows.
 
-Here the active links of a step get Metropolis fractions instead of the paper's one global coefficient: these
-need no eigenvalues, never leave a peer with a negative share, and give a lone pair the full one half.
+Here the active links of a step get Metropolis fractions instead of the paper's single global coefficient. Metropolis
+fractions need no eigenvalues, never leave a peer with a negative share, and give a lone pair the full one half.
 
-Every peer works out the same probabilities alone. So the arithmetic is restricted to operations that IEEE 754
-rounds the same everywhere: element-wise + - * / and sqrt, sequential sums, and `math.fsum`; no BLAS, no
-eigenvalue routine.
+Every peer computes the same probabilities alone. So the arithmetic is restricted to operations that IEEE 754 rounds the
+same everywhere: element-wise + - * / and sqrt, sequential sums, and `math.fsum`; no BLAS, no eigenvalue routine.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _TURNS = 60
 
 @register("matcha", directed=False, paper="Wang et al. 2019, arXiv:1905.09435")
 def matcha(n: int, *, graph: str = "random-regular", budget: float = 0.5, seed: int = 0) -> Plan:
-    """A random part of a graph each step, its critical links more often; budget = the expected share of it."""
+    """A random part of a graph in each step, critical links more often; budget = the expected share of links."""
     if not 0 < budget <= 1:
-        raise BadParameter(f"matcha: budget is a fraction above 0 and at most 1, not {budget}")
+        raise BadParameter(f"matcha: budget must be a fraction above 0 and at most 1, not {budget}")
     links = _links(get(graph, n, seed=seed))
     matchings = edge_colouring(n, links)
     probabilities = activation_probabilities(n, matchings, budget)
@@ -94,7 +93,7 @@ def edge_colouring(n: int, links: list[Link]) -> list[list[Link]]:
                 break
             fan.append(following)
         c, d = free(u), free(fan[-1])
-        # Turn round the path of colours d, c, d, ... that starts at u: afterwards d is free at u.
+        # Swap the colours on the path d, c, d, ... that starts at u: afterwards d is free at u.
         path = [u]
         while (following := at[path[-1]].get((d, c)[(len(path) - 1) % 2])) is not None:
             path.append(following)
@@ -103,7 +102,7 @@ def edge_colouring(n: int, links: list[Link]) -> list[list[Link]]:
             del at[a][old], at[b][old]
         for position, (a, b) in enumerate(pairwise(path)):
             paint(a, b, (c, d)[position % 2])
-        # The part of the fan up to a leaf where d is free, and that is still a fan, is rotated.
+        # Rotate the part of the fan up to a leaf where d is free, as far as it is still a fan.
         for last, leaf in enumerate(fan):
             if d not in at[leaf]:
                 break
@@ -120,7 +119,7 @@ def edge_colouring(n: int, links: list[Link]) -> list[list[Link]]:
 
 
 def activation_probabilities(n: int, matchings: list[list[Link]], budget: float) -> list[float]:
-    """Return for each matching how often it should be active, so that they sum to budget * their number.
+    """Return the probability with which each matching is active; they sum to budget * the number of matchings.
 
     The second eigenvalue of the expected Laplacian, sum_j p_j L_j, is concave in p, and (v' L_j v)_j is a
     supergradient for its unit eigenvector v: projected ascent with shrinking steps. v is followed by power
@@ -135,7 +134,7 @@ def activation_probabilities(n: int, matchings: list[list[Link]], budget: float)
     bound = 2.0 * (np.bincount(np.concatenate([tail, head]), minlength=n).max())
     p = np.full(count, budget)
     total = np.zeros(count)
-    # Any start with a share of every eigenvector will do; this one is the same on every machine.
+    # Any start with a part of every eigenvector works; this one is the same on every machine.
     v: Vector = np.arange(n, dtype=np.float64) * 0.6180339887498949 % 1.0
     for turn in range(1, _TURNS + 1):
         for _ in range(200 if turn == 1 else 40):
@@ -156,7 +155,7 @@ def _laplacian(n: int, tail: Any, head: Any, weight: Vector, v: Vector) -> Vecto
 
 
 def _unit(v: Vector) -> Vector:
-    """Take the mean off, which is the eigenvector of 0, and scale to length 1."""
+    """Subtract the mean, which is the eigenvector of 0, and scale to length 1."""
     v = v - math.fsum(v.tolist()) / len(v)
     return v / math.sqrt(math.fsum((v * v).tolist()))
 
@@ -175,12 +174,12 @@ def _onto_budget(p: Vector, total: float) -> Vector:
 
 def _links(graph: Schedule) -> list[Link]:
     if graph.period != 1:
-        raise BadParameter(f"matcha: graph must stay the same in every step, and {graph.name} does not")
+        raise BadParameter(f"matcha: graph must be the same in every step, but {graph.name} changes; use a static one")
     links = []
     for rank in range(graph.n):
         for other, _ in graph.out_edges(rank, 0):
             if rank not in graph.in_neighbours(other, 0) or rank not in dict(graph.out_edges(other, 0)):
-                raise BadParameter(f"matcha: graph must be undirected, and {graph.name} is not")
+                raise BadParameter(f"matcha: graph must be undirected, but {graph.name} is directed")
             if rank < other:
                 links.append((rank, other))
     return links

@@ -14,7 +14,7 @@ __all__ = ["random_matching"]
 
 @register("random-matching", directed=False, paper="Boyd et al. 2006, randomized gossip")
 def random_matching(n: int, *, seed: int = 0) -> Plan:
-    """A fresh random pairing every step, each pair averages; with an odd n one peer idles."""
+    """A new random pairing in every step, and each pair averages; with an odd n one peer is idle."""
     shuffle_at = lru_cache(maxsize=4)(lambda step: Shuffle(n, seed, step))
 
     def out(rank: int, step: int) -> Edges:

@@ -1,4 +1,4 @@
-"""The few shapes that most plans have, so that a topology's file says only what is its own."""
+"""The few forms that most plans have, so that the module of a topology contains only what is special about it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def shifts(n: int, period: int | None, hops: Callable[[int], Iterable[tuple[int,
 def uniform(n: int, hops: Iterable[int]) -> list[tuple[int, float]]:
     """Give each hop that is distinct modulo n, and each peer itself, the same fraction.
 
-    Taking them modulo n first is what keeps a small or even n right: with n = 2 the hops +1 and -1 are
-    one edge, with n = 8 so are +4 and -4, and a hop of n is no edge at all.
+    Hops are taken modulo n first. Otherwise a small or even n would be wrong: with n = 2 the hops +1 and -1 are one
+    edge, with n = 8 the hops +4 and -4 are one edge, and a hop of n is no edge.
     """
     distinct = sorted({hop % n for hop in hops} - {0})
     return [(hop, 1.0 / (len(distinct) + 1)) for hop in distinct]
 
 
 def symmetric(period: int | None, out: Callable[[int, int], Edges]) -> Plan:
-    """Plan a schedule in which everybody receives from just those that it sends to."""
+    """Plan a schedule in which every peer receives from exactly those that it sends to."""
     return Plan(period, out, lambda rank, step: tuple([destination for destination, _ in out(rank, step)]))
 
 
@@ -53,6 +53,6 @@ def table(steps: Sequence[Sequence[Sequence[Edge]]]) -> Plan:
 def metropolis(neighbours: Sequence[Collection[int]]) -> list[list[Edge]]:
     """Give the edges of an undirected graph Metropolis fractions, 1 / (1 + the larger degree of the two ends).
 
-    These are symmetric, so the step is doubly stochastic however irregular the graph.
+    Metropolis fractions are symmetric, so the step is doubly stochastic even if the graph is irregular.
     """
     return [[(v, 1.0 / (1 + max(len(mine), len(neighbours[v])))) for v in sorted(mine)] for mine in neighbours]

@@ -1,4 +1,4 @@
-"""Random graphs that are drawn once and then stay, with Metropolis fractions."""
+"""Random graphs that are drawn once and do not change, with Metropolis fractions."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _ATTEMPTS = 64
 
 @register("random-regular", directed=False, sizes="n * d even")
 def random_regular(n: int, *, d: int = 4, seed: int = 0) -> Plan:
-    """A random graph in which everybody has d neighbours, drawn once and connected.
+    """A connected random graph in which every peer has d neighbours, drawn once.
 
-    A circulant graph is shuffled by random switches, {a, b} and {c, e} to {a, e} and {c, b}, which keep all
-    degrees; then, if it came apart, shuffled on. With fewer than d + 1 peers it is the complete graph.
+    A circulant graph is shuffled by random switches, {a, b} and {c, e} to {a, e} and {c, b}, which keep all degrees. If
+    the result is not connected, it is shuffled further. With fewer than d + 1 peers it is the complete graph.
     """
     if d < 1:
-        raise BadParameter(f"random-regular: d is the number of neighbours, at least 1, not {d}")
+        raise BadParameter(f"random-regular: d, the number of neighbours, must be at least 1, not {d}")
     degree = min(d, n - 1)
     if degree == 1 and n > 2:
         raise BadParameter(f"random-regular with d=1 is not connected for n = {n}: use d=2 or more")
     if n * degree % 2:
         raise BadParameter(
-            f"random-regular needs n * d to be even, which {n} * {degree} is not: "
+            f"random-regular: n * d must be even, and {n} * {degree} is odd: "
             f"use d={degree - 1} or d={degree + 1}, or n = {n - 1} or n = {n + 1}"
         )
     neighbours: list[set[int]] = [set() for _ in range(n)]
@@ -57,7 +57,7 @@ def erdos_renyi(n: int, *, p: float | None = None, seed: int = 0) -> Plan:
     # Rounded, so that a last-digit difference between two machines' logarithms cannot change the graph.
     chosen = min(1.0, round(2 * math.log(n) / n, 9)) if p is None and n > 1 else p if p is not None else 1.0
     if not 0 < chosen <= 1:
-        raise BadParameter(f"erdos-renyi: p is a probability above 0 and at most 1, not {chosen}")
+        raise BadParameter(f"erdos-renyi: p must be a probability above 0 and at most 1, not {chosen}")
     threshold = np.uint64(int(chosen * (1 << 32)))
     for attempt in range(_ATTEMPTS):
         neighbours: list[set[int]] = [set() for _ in range(n)]
@@ -70,8 +70,8 @@ def erdos_renyi(n: int, *, p: float | None = None, seed: int = 0) -> Plan:
         if _connected(neighbours):
             return table([metropolis(neighbours)])
     raise BadParameter(
-        f"erdos-renyi: {_ATTEMPTS} draws with n = {n} and p={chosen:g} were all disconnected; "
-        f"connected ones are the rule only above p = ln n / n = {math.log(n) / n:.3g}"
+        f"erdos-renyi: {_ATTEMPTS} draws with n = {n} and p={chosen:g} were all disconnected; use a larger p, "
+        f"clearly above ln n / n = {math.log(n) / n:.3g}"
     )
 
 

@@ -1,11 +1,11 @@
 """Topologies by name.
 
-A topology is one function ``build(n, *, parameters) -> Plan`` under the decorator `register`. Its signature is
-the whole interface: the annotations of its keyword-only parameters say what is accepted, the defaults make a
-name alone enough, and a parameter called ``seed`` makes it a random one. Nothing else has to be touched.
+A topology is one function ``build(n, *, parameters) -> Plan`` with the decorator `register`. Its signature is the whole
+interface. The annotations of its keyword-only parameters define the accepted types. Every parameter has a default, so
+the name alone is enough. A parameter called ``seed`` makes the topology random. No other code has to change.
 
-A user's package adds its own by importing and decorating, or, so that the command line finds it without
-an import, by an entry point in the group ``gossip.topologies`` that names a module to import:
+Another package adds topologies with the same decorator. The command line finds them without an import if the package
+declares an entry point in the group ``gossip.topologies`` that names the module:
 
     [project.entry-points."gossip.topologies"]
     mine = "mypackage.mytopologies"
@@ -34,7 +34,7 @@ ENTRY_POINTS = "gossip.topologies"
 
 @dataclass(frozen=True)
 class Topology:
-    """A registered topology: its function and what people want to know before they choose it."""
+    """A registered topology: its function and the properties by which users choose it."""
 
     name: str
     build: Callable[..., Plan]
@@ -54,19 +54,19 @@ def register(name: str, *, directed: bool, sizes: str = "any", paper: str = "") 
     """Register the decorated function as the topology ``name``.
 
     Args:
-        name: what users type; lower case, words joined by hyphens.
-        directed: whether a peer may receive from others than those that it sends to.
-        sizes: the numbers of peers that it exists for, in words.
-        paper: where it comes from.
+        name: the name on the command line: lower-case words joined by hyphens.
+        directed: whether a peer may receive from peers that it does not send to.
+        sizes: the numbers of peers that the topology supports, in words.
+        paper: the paper that describes it.
 
     The first line of the function's docstring becomes its summary.
     """
     if not name or not all(part.isalnum() and part == part.lower() for part in name.split("-")):
-        raise TopologyError(f"a topology's name is lower-case words joined by hyphens, not {name!r}")
+        raise TopologyError(f"the name of a topology must be lower-case words joined by hyphens, not {name!r}")
 
     def decorate(build: Builder) -> Builder:
         if name in _REGISTRY:
-            raise TopologyError(f"there is a topology called {name!r} already; choose another name")
+            raise TopologyError(f"a topology called {name!r} is already registered; choose another name")
         summary = (inspect.getdoc(build) or "").split("\n", 1)[0]
         _REGISTRY[name] = Topology(name, build, summary, directed, sizes, paper, parameters_of(name, build))
         return build
@@ -81,7 +81,7 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> Topology:
-    """Return what is registered under ``name``; an unknown name gets an error with the closest ones."""
+    """Return the topology that is registered under ``name``. The error for an unknown name lists the closest names."""
     _load_entry_points()
     return _REGISTRY[name]
 
@@ -89,8 +89,8 @@ def describe(name: str) -> Topology:
 def get(name: str, n: int, *, seed: int = 0, **parameters: Any) -> Schedule:
     """Return the schedule of the topology ``name`` for ``n`` peers.
 
-    The same arguments give the same schedule on every machine. A topology that is not random ignores the
-    seed, so that callers can always pass theirs.
+    The same arguments give the same schedule on every machine. A topology that is not random ignores the seed, so that
+    callers can always pass one.
     """
     return _make(name, n, seed, parameters)
 
@@ -98,7 +98,7 @@ def get(name: str, n: int, *, seed: int = 0, **parameters: Any) -> Schedule:
 def _make(name: str, n: int, seed: int, parameters: Mapping[str, Any]) -> Schedule:
     topology = describe(name)
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise BadParameter(f"{name}: n is the number of peers, an integer of at least 1, not {n!r}")
+        raise BadParameter(f"{name}: n, the number of peers, must be an integer of at least 1, not {n!r}")
     known = {key: value for key, value in topology.parameters.items() if key != "seed"}
     values = convert(name, known, parameters)
     if topology.random:
@@ -107,18 +107,18 @@ def _make(name: str, n: int, seed: int, parameters: Mapping[str, Any]) -> Schedu
 
 
 def parse(text: str, n: int, *, seed: int = 0) -> Schedule:
-    """Return the schedule that the command line calls ``text``: ``NAME[:key=value,...]`` or ``@FILE``.
+    """Return the schedule for a text of the command line: ``NAME[:key=value,...]`` or ``@FILE``.
 
-    ``seed`` may stand among the parameters too, and wins there. ``@FILE`` reads the user's own graph.
+    A ``seed`` among the parameters takes precedence over the argument. ``@FILE`` reads the user's own graph.
     """
     if text.startswith("@"):
         from topologies.files import from_file
 
         schedule = from_file(text[1:])
         if schedule.n != n:
-            raise BadParameter(f"{text[1:]} is a graph of {schedule.n} peers, but there are {n}")
+            raise BadParameter(f"{text[1:]} is a graph of {schedule.n} peers, but the run has {n}")
         return schedule
-    describe(text.partition(":")[0].strip())  # an unknown name is the first thing to say
+    describe(text.partition(":")[0].strip())  # an unknown name is reported before bad parameters
     name, parameters = split(text)
     if "seed" in parameters:
         seed = Parameter("seed", (int,), 0).convert(name, parameters.pop("seed"))
@@ -126,7 +126,7 @@ def parse(text: str, n: int, *, seed: int = 0) -> Schedule:
 
 
 def _load_entry_points() -> None:
-    """Import what installed packages offer, once."""
+    """Import the modules that installed packages declare, once."""
     global _entry_points_loaded
     if _entry_points_loaded:
         return
@@ -136,7 +136,7 @@ def _load_entry_points() -> None:
         except Exception as error:
             raise TopologyError(
                 f"the entry point {entry.name!r} ({entry.value}) of the group {ENTRY_POINTS} could not be "
-                f"loaded: {error!r}. Mend or uninstall the package that declares it."
+                f"loaded: {error!r}. Repair or uninstall the package that declares it."
             ) from error
     _entry_points_loaded = True
 

@@ -1,12 +1,12 @@
-"""A schedule: who sends which fraction of its mass to whom, step by step.
+"""A schedule: which fraction of its mass each peer sends to which others, step by step.
 
-Convention, everywhere in this project: an edge u -> v carries the fraction of u's mass that goes to v, the
-self-loop is what u keeps, and the fractions out of each u sum to 1. In matrix notation the step's matrix,
-with W[v, u] = fraction, is column stochastic. Where its rows sum to 1 too it is doubly stochastic, and plain
-averaging needs no weights; PushSum needs only the columns.
+The convention everywhere in this project: an edge u -> v carries the fraction of u's mass that goes to v. The self-loop
+is the fraction that u keeps. The fractions out of each u sum to 1. In matrix notation the matrix of a step, with
+W[v, u] = fraction, is column stochastic. If its rows sum to 1 as well, it is doubly stochastic, and plain averaging
+needs no weights. PushSum needs only the columns to sum to 1.
 
-A schedule is a pure function of its arguments. Peers never talk to agree on a step's edges: each computes
-its own, and only its own, in time proportional to its degree.
+A schedule is a pure function of its arguments. Peers exchange no messages to agree on the edges of a step. Each peer
+computes its own edges, and only those, in time proportional to its degree.
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ Edge = tuple[int, float]  #: (destination, fraction of the sender's mass)
 Edges = tuple[Edge, ...]
 Ranks = tuple[int, ...]
 
-#: A remainder this small is rounding, not a fraction that somebody meant to keep.
+#: A smaller remainder is a rounding error, not a fraction that a peer keeps.
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a topology function returns: the edges of one rank at one step, both ways.
+    """The result of a topology function: the edges of one rank at one step, in both directions.
 
-    ``out`` and ``into`` are called with a rank in ``range(n)`` and, where there is a period, a step in
-    ``range(period)``; otherwise any step from 0 on. ``out`` lists no self-loop, no destination twice and no
-    fraction of zero.
+    ``out`` and ``into`` are called with a rank in ``range(n)`` and a step: in ``range(period)`` if there is a period,
+    otherwise any step from 0 on. ``out`` lists no self-loop, no destination twice and no fraction of zero.
     """
 
-    #: After so many steps the schedule repeats; None where it never does.
+    #: The number of steps after which the schedule repeats; None if it never does.
     period: int | None
     out: Callable[[int, int], Edges]
     into: Callable[[int, int], Ranks]
@@ -58,7 +57,7 @@ class Schedule:
 
     @property
     def period(self) -> int | None:
-        """The number of steps after which the schedule repeats, or None where it never does."""
+        """The number of steps after which the schedule repeats; None if it never does."""
         return self.plan.period
 
     def out_edges(self, rank: int, step: int) -> Edges:
@@ -66,7 +65,7 @@ class Schedule:
         return tuple(sorted(self.plan.out(rank, self._phase(rank, step))))
 
     def in_neighbours(self, rank: int, step: int) -> Ranks:
-        """Return who sends to ``rank`` at ``step``, ascending, without ``rank`` itself."""
+        """Return the ranks that send to ``rank`` at ``step``, ascending, without ``rank`` itself."""
         return tuple(sorted(self.plan.into(rank, self._phase(rank, step))))
 
     def kept(self, rank: int, step: int) -> float:
@@ -88,7 +87,7 @@ class Schedule:
 
     def _phase(self, rank: int, step: int) -> int:
         if not 0 <= rank < self.n:
-            raise TopologyError(f"{self.name} has the ranks 0 to {self.n - 1}, not {rank}")
+            raise TopologyError(f"{self.name} has no rank {rank}: its ranks are 0 to {self.n - 1}")
         if step < 0:
-            raise TopologyError(f"steps count from 0, so {self.name} has no step {step}")
+            raise TopologyError(f"{self.name} has no step {step}: steps are counted from 0")
         return step % self.period if self.period else step

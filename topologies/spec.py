@@ -1,6 +1,6 @@
-"""``NAME[:key=value,...]``: how people name a thing and its parameters, on the command line and in Python.
+"""``NAME[:key=value,...]``: the text form of a name and its parameters, on the command line and in Python.
 
-Topologies are named so, and so are algorithms. The parameters are those that a builder's signature declares:
+Topologies, algorithms and codecs are written like this. The signature of a builder declares the parameters:
 keyword-only, with a default, annotated with one of a few plain types.
 """
 
@@ -30,11 +30,11 @@ class Parameter:
 
     @property
     def expected(self) -> str:
-        """What is allowed, in words."""
+        """The accepted types, in words."""
         return " or ".join("none" if t is NoneType else _WORDS.get(t, t.__name__) for t in self.types)
 
     def convert(self, owner: str, value: Any) -> Any:
-        """Return ``value`` in the declared type; strings are read as the command line writes them."""
+        """Return ``value`` in the declared type. Strings are parsed as on the command line."""
         if isinstance(value, str):
             if value.lower() == "none" and NoneType in self.types:
                 return None
@@ -69,17 +69,17 @@ def parameters_of(owner: str, build: Callable[..., Any]) -> Mapping[str, Paramet
         types = tuple(typing.get_origin(option) or option for option in options)
         if not set(types) <= {*_READERS, NoneType}:
             allowed = ", ".join(t.__name__ for t in _READERS)
-            raise TopologyError(f"{owner}: annotate {parameter.name!r} with one of {allowed}, or one of them | None")
+            raise TopologyError(f"{owner}: annotate {parameter.name!r} with one of {allowed}, optionally | None")
         found[parameter.name] = Parameter(parameter.name, types, parameter.default)
     return MappingProxyType(found)
 
 
 def convert(owner: str, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of every known parameter, given or default; an unknown one is an error."""
+    """Return the value of every known parameter, given or default. An unknown parameter is an error."""
     for key in given:
         if key not in known:
-            allowed = ", ".join(known) or "it has none"
-            raise BadParameter(f"{owner} has no parameter {key!r}; its parameters: {allowed}")
+            allowed = f"its parameters: {', '.join(known)}" if known else "it takes no parameters"
+            raise BadParameter(f"{owner} has no parameter {key!r}; {allowed}")
     return {
         key: parameter.convert(owner, given[key]) if key in given else parameter.default
         for key, parameter in known.items()
@@ -96,15 +96,15 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     for item in _items(rest) if colon else []:
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not key or not value:
-            raise BadParameter(f"{text!r}: {item!r} should read key=value")
+            raise BadParameter(f"{text!r}: {item!r} is not of the form key=value")
         if key in parameters:
-            raise BadParameter(f"{text!r} gives {key!r} twice")
+            raise BadParameter(f"{text!r} gives {key!r} twice; give it once")
         parameters[key] = value.removeprefix("[").removesuffix("]") if value.startswith("[") else value
     return name.strip(), parameters
 
 
 def suggest(kind: str, name: str, names: Iterable[str]) -> str:
-    """Return what to say of an unknown name: the closest that there are, or all of them."""
+    """Return the message for an unknown name: it lists the closest known names, or all of them."""
     known = sorted(names)
     close = difflib.get_close_matches(name.lower().replace("_", "-"), known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(known)}."
@@ -112,7 +112,7 @@ def suggest(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def _items(text: str) -> list[str]:
-    """Split at the commas outside of square brackets."""
+    """Split at the commas outside square brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character == "[") - (character == "]")
@@ -138,7 +138,7 @@ def _read_tuple(text: str) -> tuple[int | str, ...]:
     return tuple(int(word) for word in words) if all(word.isdigit() for word in words) else tuple(words)
 
 
-#: How a string becomes each type, in the order in which they are tried.
+#: The function that parses each type, in the order in which they are tried.
 _READERS: dict[type, Callable[[str], Any]] = {
     int: int,
     float: float,

@@ -88,8 +88,8 @@ class TrainingSwarm(Swarm):
             self.scenario.settings,
             turns=None if donor is None else donor.turns,
             now=self.now,
+            step=0 if donor is None else donor.step,
         )
-        core.step = 0 if donor is None else donor.step
         process = self.processes[rank] = Process(core)
         feed = partial(self.feed, rank)
         data = batches(self.task, self._dealt[rank], run.batch, run.seed, rank + run.peers * incarnation)

@@ -178,7 +178,7 @@ class Averager(Trainer):
             self._feed(events.Offer(effect.round, self._state.encode(effect.round)))
         elif isinstance(effect, events.Synchronized):
             if effect.state is not None:
-                self.core.step = self._state.decode(effect.state)
+                self._feed(events.Advance(self._state.decode(effect.state)))
             return True
         return False
 

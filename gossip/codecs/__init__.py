@@ -14,7 +14,7 @@ from gossip.codecs.feedback import ErrorFeedback
 from gossip.codecs.half import BF16, FP16
 from gossip.codecs.integers import Int4, Int8
 from gossip.codecs.momentum_correction import MomentumCorrection
-from gossip.codecs.none import Plain
+from gossip.codecs.none import Uncompressed
 from gossip.codecs.qsgd import QSGD
 from gossip.codecs.sign import Sign
 from gossip.codecs.terngrad import TernGrad
@@ -34,10 +34,10 @@ __all__ = [
     "Int8",
     "MomentumCorrection",
     "Payload",
-    "Plain",
     "Sign",
     "TernGrad",
     "TopK",
+    "Uncompressed",
     "Unencodable",
     "get",
     "names",
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _CODECS: ClassCatalog[Codec] = ClassCatalog(
-    "codec", SettingsError, (Plain, BF16, FP16, Int8, Int4, Sign, TernGrad, QSGD, TopK, AdaComp)
+    "codec", SettingsError, (Uncompressed, BF16, FP16, Int8, Int4, Sign, TernGrad, QSGD, TopK, AdaComp)
 )
 
 

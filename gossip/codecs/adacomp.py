@@ -1,15 +1,16 @@
-"""AdaComp: in each block only what is about as large as its largest, as a sign.
+"""AdaComp: each block sends only the signs of the values that are about as large as its largest.
 
     payload    counts, as in `gossip.codecs.places`
                then a scale for each page of 65536 values: float32, little-endian
                then the places
-               then a bit for each value that is sent, 1 where it is negative; the first in the lowest bit,
-               bits behind the last are 0
+               then a bit for each value that is sent, 1 if it is negative; the first in the lowest bit,
+               bits after the last value are 0
 
-Chen et al. 2018, arXiv:1712.02679. Values are a residual and the latest gradient. A value is sent if one more such
-gradient would make it as large as its block's largest is now; so the share adapts itself to how active each part of the
-model is. What is sent is its sign times the mean of the largest (the paper's mean is over a layer, here over a page).
-Blocks of 512 are the paper's for dense layers; it takes 50 for convolutions, where ``block=48`` is near.
+Chen et al. 2018, arXiv:1712.02679. Values are the sum of a residual and the latest gradient. A value is sent if another
+gradient like the latest would make it as large as the largest of its block is now. So the share adapts to how active
+each part of the model is. A value is sent as its sign times the mean of the blocks' largest values. The paper takes
+this mean over a layer; here it is over a page. The paper uses blocks of 512 for dense layers, and of 50 for
+convolutions; ``block=48`` comes close.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["AdaComp"]
 
 
 class AdaComp(Codec):
-    """What is about as large as the largest of its block, as signs: the share adapts itself."""
+    """The signs of values about as large as the largest of their block: the share adapts itself."""
 
     name = "adacomp"
     quantises = False
@@ -40,7 +41,7 @@ class AdaComp(Codec):
         self.block = check_block(self.name, block)
 
     def size(self, count: int, dtype: npt.DTypeLike = np.float32) -> int:  # noqa: ARG002
-        """Return the most that a payload of so many values can have: where all are as large, all are sent."""
+        """Return the largest size in bytes of a payload of ``count`` values: equally large values are all sent."""
         return self._size(count, count)
 
     def _size(self, count: int, sent: int) -> int:
@@ -68,7 +69,9 @@ class AdaComp(Codec):
     def _decode(self, payload: Payload, count: int, dtype: np.dtype[Any]) -> Values:
         head = COUNT_BYTES * pages(count)
         if payload.size < self._size(count, 0):
-            raise Rejected(Reason.TRUNCATED, f"{payload.size} bytes of payload, at least {self._size(count, 0)} needed")
+            raise Rejected(
+                Reason.TRUNCATED, f"{payload.size} bytes of payload instead of {self._size(count, 0)} or more"
+            )
         counts = read_counts(payload[:head], count)
         sent = int(counts.sum())
         need_length(payload, self._size(count, sent))
@@ -77,7 +80,7 @@ class AdaComp(Codec):
         scales = read_scales(payload[head:begin], most(dtype, 1))
         places = read_places(payload[begin:end], counts, count)
         if sent % 8 and int(payload[-1]) >> sent % 8:
-            raise Rejected(Reason.MALFORMED, "bits behind the last value")
+            raise Rejected(Reason.MALFORMED, f"bits are set after the last of {sent} values")
         chosen = np.repeat(scales, counts)
         np.negative(
             chosen, out=chosen, where=np.unpackbits(payload[end:], count=sent, bitorder="little").view(np.bool_)
@@ -96,7 +99,7 @@ def _active(rows: Rows, ahead: Rows) -> tuple[Places, float]:
     with np.errstate(over="ignore"):
         np.add(rows, ahead, out=sizes)
     np.abs(sizes, out=sizes)
-    # A block of zeros has nothing to send, and neither has a 0 that the latest gradient has made: no sign is right.
+    # A block of zeros has nothing to send. A value that the latest gradient made 0 has no sign, so it is not sent.
     places = np.flatnonzero(sizes >= peaks[:, None])
     places = places[rows.reshape(-1)[places] != 0]
     largest = peaks[peaks > 0]

@@ -1,10 +1,10 @@
 """Small signed integers in 8, 4, 2 bits, and back.
 
-Of ``bits`` bits, a code c in [-m, m] is written as c + 2**(bits - 1), but for 8 bits, where it is an int8 as it is. The
-first of a byte's codes is in its lowest bits; bits behind the last code are 0.
+A code c in [-m, m] of ``bits`` bits is written as c + 2**(bits - 1). A code of 8 bits is written as an int8. The first
+code of a byte is in its lowest bits; bits after the last code are 0.
 
-All is done on words that hold the codes of one byte, one code to a byte: shifts bring them together, a cast keeps the
-lowest byte. No element is ever looked at alone.
+All operations work on words that hold the codes of one byte, one code per byte of the word. Shifts bring the codes
+together, and a cast keeps the lowest byte. There is no loop over single elements.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _WORDS: dict[int, np.dtype[Any]] = {4: np.dtype(np.uint16), 2: np.dtype(np.uint3
 
 
 def packed_size(count: int, bits: int) -> int:
-    """Return the bytes of so many codes."""
+    """Return the size in bytes of ``count`` codes."""
     return -(-count * bits // 8)
 
 
 def pack(codes: Codes, bits: int, out: Payload) -> None:
-    """Write codes into bytes, of which there are just enough. The codes may be overwritten."""
+    """Write codes into ``out``, which has exactly the bytes that they need. The codes may be overwritten."""
     if bits == 8:
         out[:] = codes.view(np.uint8)
         return
     word = _WORDS[bits]
     whole = out.size * word.itemsize
-    if codes.size < whole:  # so that the bits behind the last one are 0 in the end
+    if codes.size < whole:  # so that the bits after the last code are 0
         codes = np.append(codes, np.full(whole - codes.size, -(1 << bits - 1), np.int8))
     unsigned = codes.view(np.uint8)
     unsigned += np.uint8(1 << bits - 1)
@@ -49,7 +49,7 @@ def pack(codes: Codes, bits: int, out: Payload) -> None:
 
 
 def unpack(packed: Payload, bits: int, count: int, most: int) -> Codes:
-    """Return ``count`` codes, none beyond ``most`` either way, or raise `Rejected`."""
+    """Return ``count`` codes from ``-most`` to ``most``, or raise `Rejected`."""
     if bits == 8:
         codes: Codes = packed.view(np.int8)
     else:
@@ -61,10 +61,10 @@ def unpack(packed: Payload, bits: int, count: int, most: int) -> Codes:
         words &= word.type(int.from_bytes(bytes([(1 << bits) - 1]) * word.itemsize, "little"))
         unsigned = words.view(np.uint8)
         if unsigned[count:].any():
-            raise Rejected(Reason.MALFORMED, "bits behind the last value")
+            raise Rejected(Reason.MALFORMED, f"bits are set after the last of {count} values")
         unsigned = unsigned[:count]
         unsigned -= np.uint8(1 << bits - 1)
         codes = unsigned.view(np.int8)
     if count and not (int(codes.min()) >= -most and int(codes.max()) <= most):
-        raise Rejected(Reason.MALFORMED, f"a code beyond {most}")
+        raise Rejected(Reason.MALFORMED, f"codes from {codes.min()} to {codes.max()}, not from {-most} to {most}")
     return codes

@@ -3,12 +3,12 @@
     payload    a scale for each block: float32, little-endian; the last block may be shorter than the others
                then the codes, as in `gossip.codecs.bits`
 
-A block's scale is its largest value divided by the largest code, so that value = code * scale. A value that is not an
-outlier of its block is off by half a step of the codes at most (by a step, where rounding is stochastic).
+The scale of a block is its largest value divided by the largest code, so that value = code * scale. The rounding error
+of a value is at most half a scale, or one scale where rounding is stochastic.
 
-At the ends of the range: a block whose scale would be no normal float32 (all values below 1e-38 times the largest code)
-is sent as zeros. A scale never gets so large that its largest multiple is not a number; values of float64 beyond
-float32's range are sent as its end.
+At the ends of the range: a block whose scale would not be a normal float32 (all values below 1e-38 times the largest
+code) is sent as zeros. A scale is never so large that its largest multiple overflows. Values of float64 beyond the
+range of float32 are sent as the largest float32.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Blockwise(Codec):
         self.block = check_block(self.name, block)
 
     def size(self, count: int, dtype: npt.DTypeLike = np.float32) -> int:  # noqa: ARG002
-        """Return the bytes of a payload of so many values."""
+        """Return the size in bytes of a payload of ``count`` values."""
         return SCALE_BYTES * -(-count // self.block) + packed_size(count, self.bits)
 
     def _encode(self, given: Given) -> Payload:
@@ -73,7 +73,7 @@ class Blockwise(Codec):
     def _round(self, scaled: Rows, scales: Rows, keys: tuple[int, ...], start: int) -> None:  # noqa: ARG002
         """Round the values, which are in units of their scales, to integers, in place."""
         if self.stochastic:
-            # A value may be beyond the largest code by its last bit, and a draw would lift it over the next.
+            # A value may exceed the largest code by its last bit, and a draw could round that up to the next code.
             np.clip(scaled, -self.levels, self.levels, out=scaled)
             round_up_or_down(scaled, keys, start)
         else:

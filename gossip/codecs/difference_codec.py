@@ -1,10 +1,10 @@
-"""How differences are written (`gossip.exchange.differences`): a payload of any codec, and one factor for all of it.
+"""The format of differences (`gossip.exchange.differences`): a payload of any codec, and one factor for all of it.
 
     payload    of the codec, then the factor: float32, little-endian, from 0 to 1
 
-Estimates come nearer only if the codec *contracts*: |d - C(d)| < |d|. Codecs that are right on average do not, terngrad
-least of all, nor does adacomp where the blocks of a page differ in size. The factor (d, C(d)) / (C(d), C(d)) is the
-best there is: with it |d - f C(d)| is never above |d|, whatever the codec. For topk it is 1.
+Estimates converge only if the codec *contracts*: |d - C(d)| < |d|. Unbiased codecs do not contract, terngrad least of
+all. Neither does adacomp if the values in the blocks of a page differ much in size. The factor (d, C(d)) / (C(d), C(d))
+is optimal: with it |d - f C(d)| is never above |d|, for any codec. For topk it is 1.
 
 *The usual gamma.* Let delta be the part of |d|^2 that arrives of a normal vector: 1 for none, 0.64 for sign, 0.44 for
 a tenth of the values, 0.09 for a hundredth. The bound of the paper is proportional to delta where that is small, but
@@ -29,7 +29,7 @@ from gossip.values.blocks import Values
 __all__ = ["DifferenceCodec"]
 
 _FACTOR = np.dtype("<f4")
-#: The normal vector that codecs are judged by.
+#: The normal vector on which delta is measured.
 _SEED, _COUNT = 0, 1 << 14
 
 
@@ -41,11 +41,11 @@ class DifferenceCodec(Codec):
 
     def __init__(self, inner: Codec) -> None:
         self._inner = inner
-        #: What parcels call it. Not the codec's own name: what it carries is no mass.
+        #: The name in parcels. It differs from the inner codec's name, because the payload is not mass.
         self.spelled = f"{self.name}:{codecs.spell(inner)}"
 
     def size(self, count: int, dtype: npt.DTypeLike = np.float32) -> int:
-        """Return the bytes of a payload of so many values, or the most that they can be."""
+        """Return the size in bytes of a payload of ``count`` values, or an upper bound."""
         return self._inner.size(count, dtype) + _FACTOR.itemsize
 
     def _encode(self, given: Given) -> Payload:
@@ -56,19 +56,19 @@ class DifferenceCodec(Codec):
 
     def _decode(self, payload: Payload, count: int, dtype: np.dtype[Any]) -> Values:
         if payload.size < _FACTOR.itemsize:
-            raise Rejected(Reason.TRUNCATED, f"{payload.size} bytes of payload, without a factor")
-        # Behind the payload, so that its values stand where values of more than a byte may.
+            raise Rejected(Reason.TRUNCATED, f"{payload.size} bytes of payload have no room for a factor")
+        # The factor comes last, so that the values before it are aligned.
         body, tail = payload[: -_FACTOR.itemsize], payload[-_FACTOR.itemsize :].copy()
         factor = float(tail.view(_FACTOR)[0])
         if not 0 <= factor <= 1:
-            raise Rejected(Reason.MALFORMED, f"a factor of {factor}")
+            raise Rejected(Reason.MALFORMED, f"the factor is {factor}, not from 0 to 1")
         values = self._inner.decode(body, count, dtype)
         wide = dtype if dtype.itemsize >= WIDE.itemsize else WIDE
         out: Values = (values.astype(wide) * wide.type(factor)).astype(dtype)
         return out
 
     def usual_gamma(self) -> float:
-        """Return which part of the way is safe to go where nobody says otherwise."""
+        """Return the default gamma: the part of the way to the neighbours' mean that is safe for this codec."""
         values = np.random.Generator(np.random.PCG64(_SEED)).standard_normal(_COUNT).astype(WIDE)
         carried = self.decode(self.encode(values), _COUNT, WIDE)
         rest = values - carried
@@ -77,7 +77,7 @@ class DifferenceCodec(Codec):
 
 
 def _factor(values: Values, carried: Values) -> float:
-    """Return what part of the carried is nearest to the values, at most 1."""
+    """Return the factor, at most 1, with which ``carried`` is nearest to ``values``."""
     with np.errstate(all="ignore"):
         own, other = values.astype(np.float64), carried.astype(np.float64)
         found = float(np.dot(own, other)) / (float(np.dot(other, other)) or 1.0)

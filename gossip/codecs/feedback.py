@@ -1,7 +1,7 @@
-"""Error feedback: what a codec takes off is added to what is sent next.
+"""Error feedback: the error of a payload, its residual, is added to the values of the next one.
 
-Seide et al. 2014; Karimireddy et al. 2019 (arXiv:1901.09847). All that was ever sent plus the residual is all that
-was ever given, so nothing is lost, only late. Signs and sparse codecs need it to converge.
+Seide et al. 2014; Karimireddy et al. 2019 (arXiv:1901.09847). The sum of all payloads plus the residual is the sum of
+all values that were given, so nothing is lost, only late. Signs and sparse codecs need error feedback to converge.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Compensated", "ErrorFeedback", "compensated", "narrowed"]
 
 
 class Compensated(NamedTuple):
-    """A payload, the values that its receiver decodes, and what is left for the next one."""
+    """A payload, the values that its receiver decodes, and the residual for the next payload."""
 
     payload: Payload
     carried: Values
@@ -29,14 +29,14 @@ class Compensated(NamedTuple):
 def compensated(
     codec: Codec, values: Values, residual: Values, dtype: np.dtype[np.generic], keys: tuple[int, ...]
 ) -> Compensated:
-    """Encode values together with a residual, which is left as it is: whoever sends the payload takes the new one.
+    """Encode values together with a residual. The given residual does not change: the sender takes the new one.
 
     Raises:
-        Unencodable: for NaN and infinity.
+        Unencodable: If there is NaN or infinity among the values.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         total = residual + values.astype(residual.dtype, copy=False)
-    # Sent as a copy: `none` gives out a view, and the total is taken apart here.
+    # Encode a copy: the payload of `none` is a view of it, and the total is changed below.
     payload = codec.encode(narrowed(total, dtype), keys=keys, latest=values)
     carried = codec.decode(payload, total.size, dtype)
     total -= carried
@@ -44,42 +44,44 @@ def compensated(
 
 
 class ErrorFeedback:
-    """The residual of one shard towards one receiver, or towards all if all get the same.
+    """The residual of one shard for one receiver, or for all receivers if all get the same.
 
     Attributes:
-        residual: what was given and not sent. It belongs into a checkpoint: lost, it is lost to training.
+        residual: what was given and not sent. A checkpoint must contain it, otherwise training loses it.
     """
 
     def __init__(self, codec: Codec, count: int, dtype: npt.DTypeLike = np.float32) -> None:
         """Begin without a residual.
 
         Args:
-            codec: what encodes.
-            count: the values of the shard.
-            dtype: their kind, which is what the receiver decodes to. The residual is float32, or float64 for those.
+            codec: the codec of the payloads.
+            count: the number of values in the shard.
+            dtype: their dtype, to which the receiver decodes. The residual is float64 for float64, otherwise float32.
         """
         self.codec = codec
         self.dtype = np.dtype(dtype)
         self.residual: Values = np.zeros(count, max(self.dtype, WIDE, key=lambda kind: kind.itemsize))
 
     def encode(self, values: Values, *, keys: tuple[int, ...] = ()) -> Payload:
-        """Return the payload of the values and of the residual; what it does not carry is the next residual.
+        """Return the payload of the values and the residual. What it does not carry becomes the new residual.
 
         Raises:
-            Unencodable: for NaN and infinity. The residual is as before.
+            Unencodable: If there is NaN or infinity among the values. The residual is then unchanged.
         """
         if values.shape != self.residual.shape:
-            raise SettingsError(f"the residual is of {self.residual.size} values, not {values.shape}")
+            raise SettingsError(
+                f"values must have the shape of the residual, {self.residual.shape}, not {values.shape}"
+            )
         payload, _, self.residual = compensated(self.codec, values, self.residual, self.dtype, keys)
         return payload
 
     def take_back(self, payload: Buffer) -> None:
-        """Add what a payload carries to the residual: it was not taken."""
+        """Add the values of a payload that did not arrive to the residual."""
         self.residual += self.codec.decode(payload, self.residual.size, self.dtype)
 
 
 def narrowed(total: Values, dtype: np.dtype[np.generic]) -> Values:
-    """Return a copy in a narrower kind, at the end of its range where it is beyond; NaN and infinity stay."""
+    """Return a copy in a narrower dtype. Values out of its range become its largest number; NaN and infinity stay."""
     out = np.array(total)
     if out.dtype == dtype:
         return out

@@ -1,10 +1,10 @@
-"""Half precision: each value on its own, rounded to the nearest, even ones first.
+"""Half precision: each value is rounded to the nearest, ties to even.
 
     payload    count values of 2 bytes, little-endian
 
 ``bf16`` has the range of float32 and 8 significant bits; ``fp16`` has 11, but ends at 65504 and loses bits below 6e-5.
-What is out of range becomes the largest number of the format: like all that rounding takes off, the rest is the
-sender's.
+A value out of range becomes the largest number of the format. The sender keeps the rest, as it keeps all rounding
+errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gossip.values.blocks import BFLOAT16, Values, is_finite
 __all__ = ["BF16", "FP16"]
 
 _BYTES = 2
-#: There are no blocks here; a stretch of any size will do.
+#: Half precision has no blocks; any size of a stretch works.
 _BLOCK = 1 << 10
 
 
@@ -33,7 +33,7 @@ class _Half(Codec):
     _kind: ClassVar[np.dtype[Any]]
 
     def size(self, count: int, dtype: npt.DTypeLike = np.float32) -> int:  # noqa: ARG002
-        """Return the bytes of a payload of so many values."""
+        """Return the size in bytes of a payload of ``count`` values."""
         return _BYTES * count
 
     def _encode(self, given: Given) -> Payload:
@@ -57,7 +57,7 @@ class _Half(Codec):
         need_length(payload, self.size(count))
         with np.errstate(over="ignore", invalid="ignore"):
             values = payload.view(self._kind).astype(dtype)
-        # Looked at in the kind that was asked for: a bfloat16 may be too large for a float16.
+        # Checked in the caller's dtype: a bfloat16 may be too large for a float16.
         if count and not is_finite(values):
             raise Rejected(Reason.NOT_FINITE, "NaN or infinity among the values")
         return values
@@ -78,7 +78,7 @@ class FP16(_Half):
 
 
 def _reach(kind: np.dtype[Any], dtype: np.dtype[Any]) -> float:
-    """Return the largest number of one kind that is none too large for another."""
+    """Return the largest number of ``kind`` that ``dtype`` can hold."""
     limit = min(largest(kind), largest(dtype))
     nearest = np.array(limit).astype(kind)
     if float(nearest) > limit:  # as 65504, the largest float16, is 65536 as a bfloat16

@@ -1,9 +1,9 @@
-"""Rounding to the nearest of 255 or 15 levels: what mass is sent in.
+"""Rounding to the nearest of 255 or 15 levels: the integer codecs that can carry mass.
 
-A scale per block keeps an outlier from costing the others their bits: the buckets of QSGD (`gossip.codecs.qsgd`), and
-Dettmers et al., "8-bit optimizers via block-wise quantization", 2021 (arXiv:2110.02861). That 8 bits will do between
-machines, there for gradients and activations and with levels that are not evenly spaced: Dettmers, "8-bit
-approximations for parallelism in deep learning", 2015 (arXiv:1511.04561).
+With a scale per block, an outlier costs only the values of its own block precision. This is the idea of the buckets of
+QSGD (`gossip.codecs.qsgd`) and of Dettmers et al., "8-bit optimizers via block-wise quantization", 2021
+(arXiv:2110.02861). Dettmers, "8-bit approximations for parallelism in deep learning", 2015 (arXiv:1511.04561) showed
+that 8 bits are enough between machines, for gradients and activations and with levels that are not evenly spaced.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Momentum correction: what sparse gradients need where the optimizer has momentum.
+"""Momentum correction: sparse gradients need it if the optimizer has momentum.
 
 Lin et al. 2018 (deep gradient compression, arXiv:1712.01887). A gradient that waits in a residual for many steps should
-meanwhile have built up momentum, as it would have in the optimizer. So momentum is applied by the sender, before
-anything is left out:
+build up momentum meanwhile, as it would in the optimizer. So the sender applies momentum before it leaves values out:
 
     u <- momentum * u + g        v <- v + u        send the largest of v
 
-and where a value was sent, u and v start again: a stale velocity would carry on in the old direction. (If the codec
-rounds what it sends, what it takes off stays in v; the paper sends values as they are.) Whoever adds up what arrives
-then steps without momentum of its own. The paper's local gradient clipping and warm-up of the share are not part of it.
+Where a value was sent, u and v restart from 0: a stale velocity would continue in the old direction. If the codec
+rounds the values, the rounding error stays in v; the paper sends values unrounded. The receiver adds up the payloads
+and steps without momentum. The paper's local gradient clipping and warm-up of the share are not implemented.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["Corrected", "MomentumCorrection", "check_correction", "corrected"]
 
 
 class Corrected(NamedTuple):
-    """A payload, the values that its receiver decodes, and velocity and residual for the next one."""
+    """A payload, the values that its receiver decodes, and velocity and residual for the next payload."""
 
     payload: Payload
     carried: Values
@@ -36,14 +35,14 @@ class Corrected(NamedTuple):
 
 
 def check_correction(codec: Codec, momentum: float) -> None:
-    """Raise a `SettingsError` unless the codec is one that momentum can be corrected for, by so much."""
+    """Raise a `SettingsError` unless momentum can be corrected for this codec, with this momentum."""
     if codec.quantises:
         raise SettingsError(
-            f"momentum correction is for sparse codecs, not {codec.name}, which sends every value and so would end all "
+            f"momentum correction needs a sparse codec, and {codec.name} sends every value, which would reset all "
             "momentum; use topk or adacomp"
         )
     if not 0 <= momentum < 1:
-        raise SettingsError(f"momentum is from 0 to below 1, not {momentum}")
+        raise SettingsError(f"momentum must be from 0 to below 1, not {momentum}")
 
 
 def corrected(
@@ -55,10 +54,10 @@ def corrected(
     dtype: np.dtype[np.generic],
     keys: tuple[int, ...],
 ) -> Corrected:
-    """Encode a gradient by the formulas above; velocity and residual are left as they are.
+    """Encode a gradient by the formulas above. The given velocity and residual do not change.
 
     Raises:
-        Unencodable: for NaN and infinity.
+        Unencodable: If there is NaN or infinity among the values.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         velocity = momentum * velocity
@@ -76,17 +75,17 @@ class MomentumCorrection:
 
     Attributes:
         velocity: u above.
-        residual: v above, without what was sent. Both belong into a checkpoint.
+        residual: v above, without what was sent. A checkpoint must contain both.
     """
 
     def __init__(self, codec: Codec, count: int, momentum: float = 0.9, dtype: npt.DTypeLike = np.float32) -> None:
         """Begin at rest.
 
         Args:
-            codec: what encodes; a sparse one, since a dense one sends every value and so would end all momentum.
-            count: the values of the shard.
-            momentum: what is left of the velocity after a step, from 0 to below 1.
-            dtype: the kind that the receiver decodes to.
+            codec: a sparse codec; a dense one sends every value, which would reset all momentum.
+            count: the number of values in the shard.
+            momentum: the part of the velocity that is left after a step, from 0 to below 1.
+            dtype: the dtype to which the receiver decodes.
         """
         check_correction(codec, momentum)
         self.codec = codec
@@ -100,10 +99,12 @@ class MomentumCorrection:
         """Return the payload of this step.
 
         Raises:
-            Unencodable: for NaN and infinity. Velocity and residual are as before.
+            Unencodable: If there is NaN or infinity among the values. Velocity and residual are then unchanged.
         """
         if gradient.shape != self.residual.shape:
-            raise SettingsError(f"the residual is of {self.residual.size} values, not {gradient.shape}")
+            raise SettingsError(
+                f"gradient must have the shape of the residual, {self.residual.shape}, not {gradient.shape}"
+            )
         found = corrected(self.codec, gradient, self.velocity, self.residual, self.momentum, self.dtype, keys)
         self.velocity, self.residual = found.velocity, found.residual
         return found.payload

@@ -14,17 +14,17 @@ from gossip.codecs.codec import Codec, Given, Payload, Unencodable, need_length
 from gossip.errors import Reason, Rejected
 from gossip.values.blocks import Values, is_finite
 
-__all__ = ["Plain"]
+__all__ = ["Uncompressed"]
 
 
-class Plain(Codec):
+class Uncompressed(Codec):
     """The values as they are."""
 
     name = "none"
     carries_mass = True
 
     def size(self, count: int, dtype: npt.DTypeLike = np.float32) -> int:
-        """Return the bytes of a payload of so many values."""
+        """Return the size in bytes of a payload of ``count`` values."""
         return count * np.dtype(dtype).itemsize
 
     def _encode(self, given: Given) -> Payload:

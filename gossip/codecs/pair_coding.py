@@ -1,15 +1,16 @@
-"""How the exchanges of sparse pairs are written: ``topk-pair:share=1%,values=int8,told=bf16``.
+"""The format of sparse pair exchanges: ``topk-pair:share=1%,values=int8,told=bf16``.
 
-Not a codec of parcels: what it writes is no mass that a receiver could hold, but an offer and the move that answers it
-(`gossip.exchange.sparse_pairs`). Both are payloads of `gossip.codecs.topk` with exactly the share of a shard's values:
+This is not a codec of parcels. Its payloads are not mass that a receiver could hold, but an offer and the move that
+answers it (`gossip.exchange.sparse_pairs`). Both are payloads of `gossip.codecs.topk` with exactly the share of a
+shard's values:
 
-    told      the values themselves, in the codec ``told``. What rounding takes off them is an error of the difference,
-              so it must be small against each value: int8, which rounds by the largest of a block, leaves replicas
-              apart by 1/250 of that, bf16 by 1/500 of each value, none by nothing.
-    moved     what is moved from one end to the other, in the codec ``values``. What rounding takes off it is
-              moved some other time, so int8 is enough.
+    told      the values themselves, in the codec ``told``. Their rounding error is an error of the difference, so it
+              must be small compared with each value. int8 rounds relative to the largest value of a block and leaves
+              replicas apart by 1/250 of it; bf16 leaves them apart by 1/500 of each value; none does not round.
+    moved     the amount that moves from one peer to the other, in the codec ``values``. Its rounding error is moved in
+              a later exchange, so int8 is enough.
 
-fp16 is not offered for ``told``: it ends at 65504, and what is said of a larger value would pull it away, not together.
+``told`` cannot be fp16: its range ends at 65504, and an offer of a larger value would pull the replicas apart.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ from topologies.spec import convert, parameters_of, split
 
 __all__ = ["PAIRS", "PairCoding"]
 
-#: What users call it.
+#: The name on the command line.
 PAIRS = "topk-pair"
 _TOLD = ("none", "bf16", "int8")
 
 
 class _Some(TopK):
-    """As topk, under the name that the user gave."""
+    """The codec topk, under the name that the user gave."""
 
     name = PAIRS
 
 
 class PairCoding:
-    """The two codecs of sparse pairs, and what they are called."""
+    """The two codecs of sparse pairs, and their name."""
 
     def __init__(self, *, share: float | str = "1%", values: str = "int8", told: str = "bf16") -> None:
         if told not in _TOLD:
-            raise SettingsError(f"{PAIRS}: told is what values are offered as: {', '.join(_TOLD)}; not {told!r}")
+            raise SettingsError(f"{PAIRS}: told must be one of {', '.join(_TOLD)}, not {told!r}")
         self.moved = _Some(share=share, values=values)
         self.told = _Some(share=self.moved.share, values=told)
-        #: The text that `parse` makes this of, with all parameters: equal texts, equal payloads.
+        #: The text from which `parse` makes this coding, with all parameters. Equal texts mean equal payloads.
         self.spelled = f"{PAIRS}:share={self.moved.share},values={values},told={told}"
 
     @classmethod
     def parse(cls, text: str) -> PairCoding | None:
-        """Return what the command line calls ``topk-pair[:key=value,...]``; None: that is something else."""
+        """Return the coding for the text ``topk-pair[:key=value,...]``, or None for a text of another kind."""
         try:
             name, parameters = split(text)
             if name != PAIRS:

@@ -1,7 +1,7 @@
-"""Where in a shard the values of a sparse payload stand: 2 bytes each.
+"""The places of the values of a sparse payload within the shard: 2 bytes each.
 
-counts     for each page of 65536 values how many of them are sent: uint32, little-endian
-places     the place of each within its page: uint16, little-endian, strictly increasing within a page
+counts     for each page of 65536 values the number of values that are sent: uint32, little-endian
+places     the place of each value within its page: uint16, little-endian, strictly increasing within a page
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = [
 Places = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
 
-#: Values to a page: what 2 bytes can tell apart.
+#: Values per page: the number of places that 2 bytes can express.
 PAGE = 1 << 16
 COUNT_BYTES = 4
 PLACE_BYTES = 2
 
 
 def pages(count: int) -> int:
-    """Return how many pages so many values have."""
+    """Return the number of pages of ``count`` values."""
     return -(-count // PAGE)
 
 
@@ -45,7 +45,7 @@ def write_places(places: Places, count: int) -> tuple[Payload, Payload]:
 
 
 def read_counts(head: Payload, count: int) -> Counts:
-    """Return how many values there are of each page; together they are at most ``count``."""
+    """Return the number of sent values of each page, or raise `Rejected` if there are more than ``count`` in all."""
     counts = head.view("<u4").astype(np.int64)
     if int(counts.sum()) > count:
         raise Rejected(Reason.SHAPE, f"{int(counts.sum())} values for a shard of {count}")
@@ -53,12 +53,12 @@ def read_counts(head: Payload, count: int) -> Counts:
 
 
 def read_places(body: Payload, counts: Counts, count: int) -> Places:
-    """Return places, of which the counts say how many there are, or raise `Rejected`."""
+    """Return the places of the values, as many as the counts say, or raise `Rejected`."""
     places = np.repeat(np.arange(counts.size, dtype=np.int64) * PAGE, counts)
     places += body.view("<u2")
     if places.size:
         if not (places[1:] > places[:-1]).all():
-            raise Rejected(Reason.MALFORMED, "the places of values do not increase")
+            raise Rejected(Reason.MALFORMED, f"the {places.size} places do not increase strictly")
         if int(places[-1]) >= count:
             raise Rejected(Reason.SHAPE, f"a value at {int(places[-1])} in a shard of {count}")
     return places

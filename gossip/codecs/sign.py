@@ -1,12 +1,12 @@
-"""Signs alone, and the mean size of a block.
+"""The sign of each value, and the mean absolute value of each block.
 
     payload    a scale for each block: float32, little-endian; the last block may be shorter than the others
-               then a bit for each value, 1 where it is negative; the first in the lowest bit,
-               bits behind the last are 0
+               then a bit for each value, 1 if it is negative; the first in the lowest bit,
+               bits after the last value are 0
 
-Seide et al. 2014 ("1-bit stochastic gradient descent") showed that one bit is enough if what it takes off is carried
-over; the scale that takes off least is the mean of the absolute values (Karimireddy et al. 2019, arXiv:1901.09847).
-Without error feedback it does not converge: `gossip.codecs.feedback`.
+Seide et al. 2014 ("1-bit stochastic gradient descent") showed that one bit is enough if the error is carried over. The
+scale with the smallest error is the mean of the absolute values (Karimireddy et al. 2019, arXiv:1901.09847). Without
+error feedback (`gossip.codecs.feedback`) training does not converge.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Sign"]
 
 
 class Sign(Codec):
-    """One bit for each value, and the mean size of its block."""
+    """One bit for each value, and the mean absolute value of its block."""
 
     name = "sign"
 
@@ -34,7 +34,7 @@ class Sign(Codec):
         self.block = check_block(self.name, block)
 
     def size(self, count: int, dtype: npt.DTypeLike = np.float32) -> int:  # noqa: ARG002
-        """Return the bytes of a payload of so many values."""
+        """Return the size in bytes of a payload of ``count`` values."""
         return SCALE_BYTES * -(-count // self.block) + -(-count // 8)
 
     def _encode(self, given: Given) -> Payload:
@@ -50,7 +50,9 @@ class Sign(Codec):
             np.abs(rows, out=sizes)
             means = _sums(sizes)
             means /= block
-            means[-1] *= block / (stop - start - block * (last - first - 1))  # what pads the last one is no value
+            means[-1] *= block / (
+                stop - start - block * (last - first - 1)
+            )  # the padding of the last block does not count
             scales[first:last] = np.minimum(means, top)
             negative = np.signbit(rows).reshape(-1)[: stop - start]
             bits[start // 8 : -(-stop // 8)] = np.packbits(negative, bitorder="little")
@@ -61,7 +63,7 @@ class Sign(Codec):
         block, head = self.block, SCALE_BYTES * -(-count // self.block)
         scales, bits = read_scales(payload[:head], most(dtype, 1)), payload[head:]
         if count % 8 and int(bits[-1]) >> count % 8:
-            raise Rejected(Reason.MALFORMED, "bits behind the last value")
+            raise Rejected(Reason.MALFORMED, f"bits are set after the last of {count} values")
         out = np.empty(count, dtype)
         work = room_for(count, block)
         for start, stop, first, last in stretches(count, block):

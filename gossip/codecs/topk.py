@@ -1,10 +1,11 @@
-"""The largest values and where they stand.
+"""The largest values and their places.
 
     payload    counts and places, as in `gossip.codecs.places`, of exactly k values
                then those values, encoded by the codec ``values``
 
-k is the share of the count, rounded, at least 1. Equal values at the edge are taken from the front. What is not sent is
-the sender's to keep: Lin et al. 2018 ("Deep gradient compression", arXiv:1712.01887) and `gossip.codecs.feedback`.
+k is the share of the count, rounded, at least 1. If several values are equal to the smallest that is sent, the first
+ones are taken. The sender keeps the values that are not sent: Lin et al. 2018 ("Deep gradient compression",
+arXiv:1712.01887) and `gossip.codecs.feedback`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from gossip.codecs.codec import WIDE, Codec, Given, Payload, Unencodable, need_length
 from gossip.codecs.half import BF16, FP16
 from gossip.codecs.integers import Int4, Int8
-from gossip.codecs.none import Plain
+from gossip.codecs.none import Uncompressed
 from gossip.codecs.places import COUNT_BYTES, PLACE_BYTES, Places, pages, read_counts, read_places, write_places
 from gossip.codecs.walk import Rows, saturated
 from gossip.errors import Reason, Rejected, SettingsError
@@ -27,17 +28,17 @@ from gossip.values.blocks import Values, is_finite
 
 __all__ = ["Sparse", "TopK", "places_of_largest"]
 
-#: One of so many values is in the sample, and the guess lets so many times k pass.
+#: One of this number of values is in the sample, and the guessed threshold lets this multiple of k pass.
 _SAMPLED = 64
 _MARGIN = 1.25
 
-_VALUES: dict[str, type[Plain] | type[BF16] | type[FP16] | type[Int8] | type[Int4]] = {
-    codec.name: codec for codec in (Plain, BF16, FP16, Int8, Int4)
+_VALUES: dict[str, type[Uncompressed] | type[BF16] | type[FP16] | type[Int8] | type[Int4]] = {
+    codec.name: codec for codec in (Uncompressed, BF16, FP16, Int8, Int4)
 }
 
 
 class Sparse(NamedTuple):
-    """Some values of a shard and where they stand, increasing."""
+    """Some values of a shard and their places, increasing."""
 
     places: Places
     values: Values
@@ -52,18 +53,18 @@ class TopK(Codec):
     def __init__(self, *, share: float | str = "1%", values: str = "none") -> None:
         self.share = _read_share(share)
         if not 0 < self.share <= 1:
-            raise SettingsError(f"{self.name}: share is what is sent, above 0% and at most 100%, not {share}")
+            raise SettingsError(f"{self.name}: share must be above 0% and at most 100%, not {share}")
         if values not in _VALUES:
-            raise SettingsError(f"{self.name}: values is what they are sent as: {', '.join(_VALUES)}; not {values!r}")
+            raise SettingsError(f"{self.name}: values must be one of {', '.join(_VALUES)}, not {values!r}")
         self.values = values
         self._inner = _VALUES[values]()
 
     def kept(self, count: int) -> int:
-        """Return how many of so many values are sent."""
+        """Return how many of ``count`` values are sent."""
         return min(count, max(1, round(self.share * count)))
 
     def size(self, count: int, dtype: npt.DTypeLike = np.float32) -> int:
-        """Return the bytes of a payload of so many values."""
+        """Return the size in bytes of a payload of ``count`` values."""
         k = self.kept(count)
         return COUNT_BYTES * pages(count) + PLACE_BYTES * k + self._inner.size(k, dtype)
 
@@ -75,7 +76,7 @@ class TopK(Codec):
         return self.encode_some(Sparse(places, values[places]), values.size)
 
     def encode_some(self, some: Sparse, count: int) -> Payload:
-        """Return the payload of as many values as are sent of ``count``, whatever they were chosen by.
+        """Return the payload of `kept(count)` values, which the caller has chosen.
 
         Raises:
             Unencodable: for NaN and infinity.
@@ -83,15 +84,15 @@ class TopK(Codec):
         return np.concatenate([*write_places(some.places, count), self._inner.encode(some.values)])
 
     def decode_some(self, payload: Payload, count: int, dtype: np.dtype[Any]) -> Sparse:
-        """Return what was sent of a shard of ``count`` values, all finite, or raise `Rejected`."""
+        """Return the values that were sent of a shard of ``count`` values, all finite, or raise `Rejected`."""
         need_length(payload, self.size(count, dtype))
         k, head = self.kept(count), COUNT_BYTES * pages(count)
         counts = read_counts(payload[:head], count)
         if int(counts.sum()) != k:
-            raise Rejected(Reason.SHAPE, f"{int(counts.sum())} values instead of {k}")
+            raise Rejected(Reason.SHAPE, f"{int(counts.sum())} values in the payload instead of {k}")
         middle = head + PLACE_BYTES * k
         places = read_places(payload[head:middle], counts, count)
-        # A copy: it stands where values of more than a byte may, and keeps no frame alive.
+        # A copy is aligned for values of more than a byte, and keeps no frame alive.
         return Sparse(places, self._inner.decode(payload[middle:].copy(), k, dtype))
 
     def _decode(self, payload: Payload, count: int, dtype: np.dtype[Any]) -> Values:
@@ -102,7 +103,7 @@ class TopK(Codec):
 
 
 def _read_share(share: float | str) -> float:
-    """Return the share as a number; NaN for what is none, so that whoever checks the range can name itself."""
+    """Return the share as a number, or NaN for a text without one: the caller's check of the range then reports it."""
     try:
         return parse_share(share) if isinstance(share, str) else share
     except SettingsError:
@@ -118,7 +119,7 @@ def _largest(values: Values, k: int) -> Places:
 
 
 def places_of_largest(sizes: Rows, k: int) -> Places:
-    """Return the places of the k largest sizes, increasing; of equal ones at the edge the first."""
+    """Return the places of the k largest sizes, increasing. If the k-th size occurs several times, the first count."""
     if not k:
         return np.empty(0, np.int64)
     edge = _kth_largest(sizes, k)
@@ -130,13 +131,13 @@ def places_of_largest(sizes: Rows, k: int) -> Places:
 
 
 def _kth_largest(sizes: Rows, k: int) -> float:
-    """Return the k-th largest, exactly; a sample tells most of those that it cannot be."""
+    """Return the k-th largest size, exactly. A sample rules out most candidates first."""
     candidates = sizes
     sample = sizes[::_SAMPLED]
     rank = int(k / _SAMPLED * _MARGIN) + _SAMPLED
     if rank < sample.size:
         likely = sizes[sizes >= np.partition(sample, sample.size - rank)[sample.size - rank]]
-        if likely.size >= k:  # else the sample was a bad one
+        if likely.size >= k:  # otherwise the sample was misleading
             candidates = likely
     last = candidates.size - k
     return float(np.partition(candidates, last)[last])

@@ -1,7 +1,7 @@
-"""Walks over a shard in stretches that stay in the cache, as float32, in rows of one block.
+"""Walks over a shard in stretches that fit into the cache, as float32, in rows of one block.
 
-As in `gossip.values.blocks`: whatever is to be done to the values is done to one stretch after the other, so that
-memory is walked once and nothing as large as the shard is allocated on the way.
+As in `gossip.values.blocks`, all operations are done on one stretch after the other. So memory is read once, and no
+temporary array is as large as the shard.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ __all__ = ["Rows", "Stretch", "check_block", "room_for", "rows_of", "saturated",
 
 Rows = npt.NDArray[np.float32]
 
-#: Values to a stretch: with the rows, room for their multiples and the codes it is about half a mebibyte.
+#: Values per stretch. With the rows, their multiples and the codes, a stretch takes about half a mebibyte.
 _STRETCH = 1 << 16
 
 
 class Stretch(NamedTuple):
-    """A part of a shard, whole blocks but for the shard's last."""
+    """A part of a shard: whole blocks, except for the last block of the shard."""
 
     start: int
     stop: int
-    #: Its blocks, counted through the shard.
+    #: The range of its blocks, numbered within the shard.
     first: int
     last: int
 
 
 def check_block(owner: str, block: int) -> int:
-    """Return the block size if it can be one."""
+    """Return the block size if it is valid."""
     if not 8 <= block <= _STRETCH or block % 8:
-        # Of 8, so that a stretch of codes of 1, 2 or 4 bits ends with a byte.
-        raise SettingsError(f"{owner}: block is a multiple of 8 from 8 to {_STRETCH}, not {block}")
+        # A multiple of 8, so that a stretch of codes of 1, 2 or 4 bits ends with a byte.
+        raise SettingsError(f"{owner}: block must be a multiple of 8 from 8 to {_STRETCH}, not {block}")
     return block
 
 
 def stretches(count: int, block: int) -> Iterator[Stretch]:
-    """Yield the stretches of so many values."""
+    """Yield the stretches of ``count`` values."""
     step = _STRETCH // block * block
     for start in range(0, count, step):
         stop = min(start + step, count)
@@ -51,7 +51,7 @@ def stretches(count: int, block: int) -> Iterator[Stretch]:
 
 
 def saturated(values: Values, room: Rows) -> None:
-    """Write values as float32; what float32 cannot hold becomes its largest number, but infinity stays infinity."""
+    """Write values as float32. Values out of its range become its largest number; infinity stays infinity."""
     if values.dtype.itemsize <= WIDE.itemsize:
         room[:] = values
         return
@@ -64,7 +64,7 @@ def saturated(values: Values, room: Rows) -> None:
 
 
 def rows_of(values: Values, block: int, room: Rows) -> Rows:
-    """Return a stretch's values in rows of one block: themselves where possible, else in ``room``, padded by 0."""
+    """Return a stretch's values in rows of one block: a view if possible, else a copy in ``room``, padded with 0."""
     if values.dtype == WIDE and not values.size % block:
         return values.reshape(-1, block)
     padded = room[: -(-values.size // block) * block]

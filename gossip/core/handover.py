@@ -19,7 +19,7 @@ import numpy as np
 
 from gossip.books.mass import Mass
 from gossip.view.view import View
-from gossip.wire.frames import ANNEX_BYTES
+from gossip.wire.limits import ANNEX_BYTES
 from gossip.wire.messages import Address, Piece, Want
 
 __all__ = ["Handover"]

@@ -1,7 +1,7 @@
 """The step of one peer: whose the values are, which shards take their turns, and when the trainer goes on.
 
-The step is always in one phase, and changes it by the table below and in no other way. In TRAINING the values belong to
-the trainer, in all other phases to the core.
+The step is always in one phase, and changes it by the table below and in no other way; docs/pictures/step_phases.py
+draws the table. In TRAINING the values belong to the trainer, in all other phases to the core.
 
 Each shard walks the schedule at its own pace: its *turn* counts its own pushes, so a share of the shards per step
 cannot alias with the schedule's period. Where a policy ever waits for a turn, or averages pairs, the turn is a Lamport
@@ -18,7 +18,7 @@ from gossip.errors import InvariantError
 from gossip.exchange.coding import Coding
 from gossip.exchange.traffic import Traffic
 
-__all__ = ["TRANSITIONS", "Cause", "Phase", "Step", "picture"]
+__all__ = ["TRANSITIONS", "Cause", "Phase", "Step"]
 
 
 class Phase(Enum):
@@ -36,10 +36,10 @@ class Phase(Enum):
 class Cause(Enum):
     """Why a step changes its phase."""
 
-    EXCHANGE = "StepFinished, with an exchange"
-    LOCAL = "StepFinished, without"
+    EXCHANGE = "StepFinished: exchange"
+    LOCAL = "StepFinished: local step"
     TURNS_TAKEN = "the last shard's turn"
-    READY = "nothing is waited for"
+    READY = "nothing is waited for: Proceed"
     REST = "Rest"
     HOLD = "Rest(merge=False)"
     RESUME = "Resume"
@@ -68,12 +68,6 @@ TRANSITIONS: dict[tuple[Phase, Cause], Phase] = {
 
 #: In these what arrives is merged at once.
 _MERGING = frozenset([Phase.TURNS, Phase.WAITING, Phase.RESTING])
-
-
-def picture() -> str:
-    """Return the table of transitions as a picture, in the language of Mermaid."""
-    rows = [f"    {old.name} --> {new.name}: {cause.value}" for (old, cause), new in TRANSITIONS.items()]
-    return "\n".join(["stateDiagram-v2", "    [*] --> TRAINING", *rows, "    GONE --> [*]"])
 
 
 class Step:

@@ -1,10 +1,12 @@
-"""Bodies as bytes: one msgpack array, [version, kind, life, refutations, ... by kind, updates].
+"""Bodies as bytes: one msgpack array, [version, number of the kind, life, refutations, ... by kind, updates].
 
     update     [rank, life, refutations, state, endpoint, key, accusers]
 
-Everything that arrives is hostile until shown otherwise: the length is checked before anything is decoded, msgpack is
-given hard limits, every field is checked for its exact type and range, and what is wrong is `Rejected` by name before
-anything has changed. `SLOW` is one peer's own finding and has no place on the wire.
+`gossip.membership.body_kinds` has a row for each kind: its number and its fields.
+
+Everything that arrives is hostile until it has been checked: the length is checked before anything is decoded, msgpack
+is given hard limits, every field is checked for its exact type and range, and what is wrong is `Rejected` by name
+before anything has changed. `SLOW` is one peer's own finding and has no place on the wire.
 """
 
 from __future__ import annotations
@@ -16,51 +18,37 @@ from typing import Any
 import msgpack
 
 from gossip.errors import Reason, Rejected
-from gossip.membership.bodies import (
-    BUCKETS,
-    Ack,
-    Ask,
-    Behind,
-    Digest,
-    Envelope,
-    Errand,
-    Holdings,
-    Nack,
-    News,
-    Ping,
-    Said,
-    Taken,
-    Update,
-    Welcome,
-)
-from gossip.membership.record import ENDPOINT_LIMIT, LIFE_LIMIT, RANK_LIMIT, Record, State
+from gossip.membership.bodies import Envelope, Said, Update
+from gossip.membership.body_kinds import BODY_KINDS, DIGEST_BYTES, REASON_LIMIT
+from gossip.membership.record import LIFE_LIMIT, RANK_LIMIT, Record, State
+from gossip.wire.fields import count
 
 __all__ = ["BODY_LIMIT", "decode", "decode_updates", "encode", "encode_updates", "pack_update"]
 
 VERSION = 1
 #: No body is longer than this.
 BODY_LIMIT = 16 << 10
-REASON_LIMIT = 400
 #: More accusers than this count for nothing.
 _ACCUSERS = 16
 _UPDATES = 2048
-_KINDS: tuple[type[Said], ...] = (Ping, Ack, Nack, Errand, News, Digest, Holdings, Ask, Welcome, Behind, Taken)
-_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
-#: The limits of the fields of each kind: a number for an int below it, a type and a length for a string or bytes.
-_FIELDS: dict[type, tuple[Any, ...]] = {
-    Ping: (LIFE_LIMIT,),
-    Ack: (LIFE_LIMIT,),
-    Nack: (LIFE_LIMIT,),
-    Errand: (LIFE_LIMIT, RANK_LIMIT),
-    News: (),
-    Digest: ((bytes, 8 * BUCKETS), bool),
-    Holdings: (),
-    Ask: ((str, ENDPOINT_LIMIT), (str, 40)),
-    Welcome: (LIFE_LIMIT,),
-    Behind: (LIFE_LIMIT,),
-    Taken: ((str, REASON_LIMIT),),
+_BY_NUMBER = {kind.number: kind for kind in BODY_KINDS}
+_BY_CLASS = {kind.said: kind for kind in BODY_KINDS}
+#: The fields behind the version and the number of every kind.
+_SENDER = (count("life", LIFE_LIMIT), count("refutations", LIFE_LIMIT))
+_COMMON = 2 + len(_SENDER)
+_UPDATE_FIELDS = {
+    "rank": int,
+    "life": int,
+    "refutations": int,
+    "state": int,
+    "endpoint": str,
+    "key": str,
+    "accusers": list,
 }
-_NAMES = {kind: tuple(kind.__dataclass_fields__) for kind in _KINDS}
+_UPDATE_TYPES = list(_UPDATE_FIELDS.values())
+#: What texts call an update.
+_UPDATE = "membership update"
+_ACCUSER = count("accuser", RANK_LIMIT)
 #: The states on the wire, by number.
 _STATES = {0: State.ALIVE, 2: State.SUSPECT, 3: State.DEAD, 4: State.LEFT}
 
@@ -80,8 +68,9 @@ def encode_updates(updates: Sequence[bytes]) -> bytes:
 
 def encode(me: Record, said: Said, updates: Sequence[bytes] = ()) -> bytes:
     """Return the body that says this, in the name of ``me``, with packed updates."""
-    kind = type(said)
-    fields = (VERSION, _NUMBERS[kind], me.incarnation, me.refutations, *(getattr(said, name) for name in _NAMES[kind]))
+    kind = _BY_CLASS[type(said)]
+    values = (getattr(said, field.name) for field in kind.fields)
+    fields = (VERSION, kind.number, me.incarnation, me.refutations, *values)
     return _array(len(fields) + 1) + b"".join(map(msgpack.packb, fields)) + encode_updates(updates)
 
 
@@ -89,20 +78,25 @@ def decode(body: bytes, origin: int) -> Envelope:
     """Return what was said, or raise `Rejected` with the reason."""
     fields = _unpacked(body, origin)
     if not fields or type(fields[0]) is not int:
-        raise Rejected(Reason.MALFORMED, "not a list of fields that begins with a version", origin)
+        raise _malformed(f"the body must begin with its version, not {fields[:1]!r:.40}", origin)
     if fields[0] != VERSION:
-        raise Rejected(Reason.VERSION, f"membership of version {fields[0]}, ours is {VERSION}", origin)
-    number = fields[1] if len(fields) > 4 and type(fields[1]) is int else -1
-    kind = _KINDS[number] if 0 <= number < len(_KINDS) else None
-    if kind is None or len(fields) != 5 + len(_FIELDS[kind]):
-        raise Rejected(Reason.MALFORMED, "the fields of nothing that peers say", origin)
-    incarnation = _count(fields[2], LIFE_LIMIT, "life", origin)
-    refutations = _count(fields[3], LIFE_LIMIT, "refutations", origin)
-    for value, limit, name in zip(fields[4:-1], _FIELDS[kind], _NAMES[kind], strict=True):
-        _check(value, limit, name, origin)
-    if kind is Digest and len(fields[4]) != 8 * BUCKETS:
-        raise Rejected(Reason.TRUNCATED, f"a digest of {len(fields[4])} bytes", origin)
-    return Envelope(incarnation, refutations, kind(*fields[4:-1]), _updates(fields[-1], origin))
+        raise Rejected(Reason.VERSION, f"membership: the version must be {VERSION}, not {fields[0]}", origin)
+    if len(fields) <= _COMMON:
+        raise _malformed(f"the body must have more than {_COMMON} fields, not {len(fields)}", origin)
+    kind = _BY_NUMBER.get(fields[1]) if type(fields[1]) is int else None
+    if kind is None:
+        last = len(BODY_KINDS) - 1
+        raise _malformed(f"the kind must be a whole number from 0 to {last}, not {fields[1]!r:.40}", origin)
+    *values, updates = fields[2:]
+    expected = (*_SENDER, *kind.fields)
+    if len(values) != len(expected):
+        detail = f"{kind.name}: the body must have {3 + len(expected)} fields, not {len(fields)}"
+        raise Rejected(Reason.MALFORMED, detail, origin)
+    for field, value in zip(expected, values, strict=True):
+        if not field.fits(value):
+            raise field.rejected(kind.name, value, origin)
+    incarnation, refutations, *said = values
+    return Envelope(incarnation, refutations, kind.said(*said), _updates(updates, origin))
 
 
 def decode_updates(body: bytes, origin: int | None = None) -> tuple[Update, ...]:
@@ -117,65 +111,55 @@ def _array(length: int) -> bytes:
 
 def _unpacked(body: bytes, origin: int | None) -> list[Any]:
     if type(body) is not bytes or not body:
-        raise Rejected(Reason.MALFORMED, "no bytes", origin)
+        raise _malformed(f"the body must be bytes, at least one, not {body!r:.40}", origin)
     if len(body) > BODY_LIMIT:
-        raise Rejected(Reason.OVERSIZED, f"a body of {len(body)} bytes; the limit is {BODY_LIMIT}", origin)
+        detail = f"membership: the body has {len(body)} bytes; the limit is {BODY_LIMIT}"
+        raise Rejected(Reason.OVERSIZED, detail, origin)
     try:
         fields = msgpack.unpackb(
             body,
             use_list=True,
             max_array_len=_UPDATES,
             max_str_len=REASON_LIMIT,
-            max_bin_len=8 * BUCKETS,
+            max_bin_len=DIGEST_BYTES,
             max_map_len=0,
             max_ext_len=0,
         )
     # msgpack raises several unrelated kinds for bad input; every one of them means the same here.
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise Rejected(Reason.MALFORMED, f"the body is not msgpack: {error!r:.80}", origin) from None
+        raise _malformed(f"the body must be msgpack: {error!r:.80}", origin) from None
     if type(fields) is not list:
-        raise Rejected(Reason.MALFORMED, "the body is not a list", origin)
+        raise _malformed(f"the body must be an array, not {fields!r:.40}", origin)
     return fields
 
 
-def _check(value: Any, limit: Any, name: str, origin: int | None) -> None:
-    if limit is bool:
-        fits = type(value) is bool
-    elif type(limit) is int:
-        fits = type(value) is int and 0 <= value < limit
-    else:
-        fits = type(value) is limit[0] and len(value) <= limit[1]
-    if not fits:
-        raise Rejected(Reason.MALFORMED, f"{name} is {value!r:.40}", origin)
-
-
-def _count(value: Any, limit: int, name: str, origin: int | None) -> int:
-    _check(value, limit, name, origin)
-    assert type(value) is int
-    return value
+def _malformed(detail: str, origin: int | None, kind: str = "membership") -> Rejected:
+    return Rejected(Reason.MALFORMED, f"{kind}: {detail}", origin)
 
 
 def _updates(values: Any, origin: int | None) -> tuple[Update, ...]:
     if type(values) is not list:
-        raise Rejected(Reason.MALFORMED, f"updates are {values!r:.40}", origin)
+        raise _malformed(f"the updates must be an array, not {values!r:.40}", origin)
     return tuple(_update(fields, origin) for fields in values)
 
 
 def _update(fields: Any, origin: int | None) -> Update:
-    if type(fields) is not list or len(fields) != 7:
-        raise Rejected(Reason.MALFORMED, f"an update that is {fields!r:.40}", origin)
-    *numbers, endpoint, key, accusers = fields
+    if type(fields) is not list or len(fields) != len(_UPDATE_TYPES):
+        raise _malformed(f"an update must be an array of {len(_UPDATE_TYPES)} fields, not {fields!r:.40}", origin)
     # Exact types first: to the cache 1 and 1.0 and True would be the same.
-    if not all(type(number) is int for number in numbers) or type(endpoint) is not str or type(key) is not str:
-        raise Rejected(Reason.MALFORMED, f"an update with {fields!r:.80}", origin)
-    if type(accusers) is not list or len(accusers) > _ACCUSERS:
-        raise Rejected(Reason.MALFORMED, f"accusers are {accusers!r:.40}", origin)
+    if list(map(type, fields)) != _UPDATE_TYPES:
+        for (name, exact), value in zip(_UPDATE_FIELDS.items(), fields, strict=True):
+            if type(value) is not exact:
+                raise _malformed(f"{name} must be {exact.__name__}, not {value!r:.40}", origin, _UPDATE)
+    *described, accusers = fields
+    if len(accusers) > _ACCUSERS:
+        raise _malformed(f"accusers must be at most {_ACCUSERS}, not {len(accusers)}", origin, _UPDATE)
     for rank in accusers:
-        _check(rank, RANK_LIMIT, "accuser", origin)
-    record = _record(*numbers, endpoint, key)
-    if type(record) is str:
-        raise Rejected(Reason.MALFORMED, f"a record with {record}", origin)
-    assert isinstance(record, Record)
+        if not _ACCUSER.fits(rank):
+            raise _ACCUSER.rejected(_UPDATE, rank, origin)
+    record = _record(*described)
+    if isinstance(record, str):
+        raise _malformed(f"a record must not have {record}", origin, _UPDATE)
     return Update(record, tuple(accusers))
 
 

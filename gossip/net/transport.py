@@ -43,7 +43,7 @@ from gossip.net.shared_memory.owner import REFERENCE_BYTES, SMALLEST, Reference
 from gossip.net.shared_memory.sharing import Board, Sharing, is_near
 from gossip.net.shared_memory.views import BOARD, Views
 from gossip.values.buffers import Buffer
-from gossip.wire.frames import HEADER_LIMIT
+from gossip.wire.limits import HEADER_LIMIT
 
 __all__ = ["Transport", "TransportError", "ZmqTransport", "new_keys"]
 

@@ -1,1 +1,1 @@
-"""What is done to numbers, block by block: copied, mixed, checked; and the memory that is used again."""
+"""Operations on numbers, block by block: copy, mix, check. And memory that is used again."""

@@ -1,8 +1,7 @@
 """Walks over the values of a shard, block by block.
 
-A shard is larger than the caches next to a core. Whatever is to be done to its values is therefore done to one block
-after the other, all of it while the block is in the cache: memory is walked once, and nothing as large as a shard is
-allocated on the way.
+A shard is larger than the caches next to a core. So all operations on its values are done on one block after the other,
+while the block is in the cache. Memory is read once, and no temporary array is as large as a shard.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ __all__ = ["BFLOAT16", "BLOCK_BYTES", "Inspection", "Values", "blend", "copy", "
 
 Values = npt.NDArray[Any]
 
-#: numpy has no name for it, so that it is not of kind "f" there.
+#: numpy does not know this dtype, so its kind is not "f".
 BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 _WIDE = np.dtype(np.float32)
 
-#: Three blocks, which is what blending needs, are to fit into a second-level cache of 1 MiB. With smaller ones calls
-#: cost more than the cache saves.
+#: Blending needs three blocks, which must fit into a second-level cache of 1 MiB. With smaller blocks the calls cost
+#: more than the cache saves.
 BLOCK_BYTES = 256 << 10
 #: The bits of infinity in half precision, without its sign: every finite number is below, every NaN above.
 _INFINITY = {np.dtype(np.float16): 0x7C00, BFLOAT16: 0x7F80}
@@ -34,7 +33,7 @@ _NO_SIGN = np.uint16(0x7FFF)
 
 
 class Inspection(NamedTuple):
-    """What a walk finds out about values."""
+    """The results of a walk over values."""
 
     #: Their xxh3 checksum.
     seal: int
@@ -43,13 +42,13 @@ class Inspection(NamedTuple):
 
 
 class _Scratch(threading.local):
-    """Memory for two blocks, for each thread its own: allocated anew each time, it would be paged in each time."""
+    """Memory for two blocks, one per thread. It is kept, because fresh memory has to be paged in every time."""
 
     def __init__(self) -> None:
         self._memory = np.empty((2, 2 * BLOCK_BYTES), np.uint8)
 
     def blocks(self, size: int, dtype: np.dtype[Any]) -> tuple[Values, Values]:
-        """Return room for so many numbers, twice."""
+        """Return two arrays of ``size`` numbers."""
         one, other = self._memory[:, : size * dtype.itemsize].view(dtype)
         return one, other
 
@@ -58,7 +57,7 @@ _scratch = _Scratch()
 
 
 def inspect(values: Values) -> Inspection:
-    """Seal and check values."""
+    """Compute the checksum of values, and check that they are finite."""
     seal, finite = xxhash.xxh3_64(), True
     for part in _parts(values):
         block = values[part]
@@ -68,7 +67,7 @@ def inspect(values: Values) -> Inspection:
 
 
 def copy(source: Values, target: Values) -> Inspection:
-    """Copy values, and seal and check what was copied."""
+    """Copy values, compute the checksum of the copy, and check that it is finite."""
     seal, finite = xxhash.xxh3_64(), True
     for part in _parts(source):
         block = target[part]
@@ -81,12 +80,13 @@ def copy(source: Values, target: Values) -> Inspection:
 def blend(own: Values, values: Values, fraction: float) -> None:
     """Move ``own`` by a fraction of the way to ``values``, in place."""
     half = own.dtype.itemsize < _WIDE.itemsize
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found when it is to be sent
+    with np.errstate(over="ignore", invalid="ignore"):  # values are checked for NaN and infinity before they are sent
         for part in _parts(own):
             mine, theirs = own[part], values[part]
             difference, wide = _scratch.blocks(mine.size, _WIDE if half else own.dtype)
             if half:
-                # Half precision would round three times, and half the way between neighbours is no number of theirs.
+                # In half precision the result would be rounded three times, and no number lies halfway between two
+                # neighbouring ones.
                 wide[:] = mine
                 difference[:] = theirs
                 difference -= wide
@@ -101,9 +101,9 @@ def blend(own: Values, values: Values, fraction: float) -> None:
 
 def shift(own: Values, amount: Values, factor: float) -> None:
     """Add a multiple of an amount that is 0 almost everywhere, in place."""
-    places = np.flatnonzero(amount != 0)  # of a mask it is several times as fast
+    places = np.flatnonzero(amount != 0)  # several times as fast on a mask as on the values
     wide = own.dtype if own.dtype.itemsize >= _WIDE.itemsize else _WIDE
-    with np.errstate(over="ignore"):  # what is not finite is found when it is to be sent
+    with np.errstate(over="ignore"):  # values are checked for NaN and infinity before they are sent
         own[places] = own[places].astype(wide) + amount[places].astype(wide) * wide.type(factor)
 
 
@@ -113,7 +113,8 @@ def is_finite(values: Values) -> bool:
     if infinity is not None:
         return all(int((values[part].view(np.uint16) & _NO_SIGN).max()) < infinity for part in _parts(values))
     with np.errstate(all="ignore"):
-        # Nothing makes a sum finite again after a NaN or infinity; only where it overflows every number is looked at.
+        # A sum with NaN or infinity is never finite. If the sum is not finite, it may have overflowed: check each
+        # number.
         if math.isfinite(np.add.reduce(values)):
             return True
     return bool(np.isfinite(values).all())

@@ -1,1 +1,1 @@
-"""What peers say to each other, and how that becomes bytes: messages, and the frames that carry them."""
+"""Messages between peers, and how they become bytes: `kinds` has a row for each kind, `frames` the codec."""

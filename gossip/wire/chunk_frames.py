@@ -1,79 +1,56 @@
-"""The messages of `gossip.collective` as the fields of a header and a body, and back.
-
-enter     ... digest, stint, takes part, round, veteran, keeps, seal, answers; see `Enter`
-lack      ... subject, round, digest; the body is pairs of step and index, 4 bytes each, little-endian
-chunk     ... subject, round, digest, step, index, length of the body in bytes; the body is the values, raw
-"""
+"""The bodies of collective exchanges (`gossip.collective`): chunks, and the requests for missing ones."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import xxhash
 
-from gossip.errors import Reason, Rejected
-from gossip.wire.messages import Address, Chunk, Enter, Lack, Subject
+from gossip.errors import Reason
+from gossip.wire.body import Arrival, Body, RunContext, Written
+from gossip.wire.fields import count
+from gossip.wire.limits import CHUNK_LIMIT, LACK_LIMIT, NEWS_LIMIT
+from gossip.wire.messages import Chunk, Lack, Subject
 
-__all__ = ["CHUNK_LIMIT", "decoded_chunk", "decoded_enter", "decoded_lack", "encoded"]
+__all__ = ["CHUNK", "LACK"]
 
-#: No chunk has more bytes.
-CHUNK_LIMIT = 8 << 20
-#: Nor asks anybody for more at a time.
-_LACKED_LIMIT = 1024
-_NUMBER_LIMIT = 2**53
+#: A step and an index.
 _PAIR = np.dtype("<u4")
+_PAIR_BYTES = 2 * _PAIR.itemsize
 
 
-def encoded(message: Enter | Lack | Chunk) -> tuple[list[Any], memoryview | None]:
-    """Return the fields behind the common ones, and the body."""
-    if isinstance(message, Enter):
-        fields = [message.digest, message.stint, message.active, message.round, message.veteran]
-        return [*fields, message.keeps, message.seal, message.answers], None
-    common = [int(message.subject), message.round, message.digest]
-    if isinstance(message, Lack):
-        return common, memoryview(np.array(message.wanted, _PAIR).tobytes())
-    body = message.values.view(np.uint8).data
-    return [*common, message.step, message.index, len(body)], body
+def _write_lack(lack: Lack, _: RunContext) -> Written:
+    return memoryview(np.array(lack.wanted, _PAIR).tobytes()), (), None
 
 
-def decoded_enter(origin: Address, destination: Address, fields: list[Any]) -> Enter:
-    """Return the message of these fields, or raise `Rejected`."""
-    digest, stint, active, number, veteran, keeps, seal, answers = fields
-    for count in (digest, stint, number, seal):
-        _checked(count, origin)
-    if not all(type(flag) is bool for flag in (active, veteran, keeps, answers)):
-        raise Rejected(Reason.MALFORMED, "enters neither so nor so", origin.rank)
-    return Enter(origin, destination, digest, stint, active, number, veteran, keeps, seal, answers)
+def _read_lack(arrival: Arrival) -> Lack:
+    body, (subject, number, digest) = arrival.whole(NEWS_LIMIT), arrival.fields
+    pairs, rest = divmod(len(body), _PAIR_BYTES)
+    if rest or not 0 < pairs <= LACK_LIMIT:
+        detail = f"the body must be 1 to {LACK_LIMIT} pairs of {_PAIR_BYTES} bytes, not {len(body)} bytes"
+        raise arrival.rejected(Reason.MALFORMED, detail)
+    wanted = tuple((step, index) for step, index in np.frombuffer(body, _PAIR).reshape(-1, 2).tolist())
+    return Lack(arrival.origin, arrival.destination, Subject(subject), number, digest, wanted)
 
 
-def decoded_lack(origin: Address, destination: Address, fields: list[Any], body: bytes) -> Lack:
-    """Return the message of these fields and this body, or raise `Rejected`."""
-    subject, number, digest = _subject(fields, origin)
-    if len(body) % 8 or not 0 < len(body) <= 8 * _LACKED_LIMIT:
-        raise Rejected(Reason.MALFORMED, f"asks with {len(body)} bytes", origin.rank)
-    pairs = np.frombuffer(body, _PAIR).reshape(-1, 2).tolist()
-    return Lack(origin, destination, subject, number, digest, tuple((step, index) for step, index in pairs))
+def _write_chunk(chunk: Chunk, _: RunContext) -> Written:
+    body = chunk.values.view(np.uint8).data
+    return body, (len(body),), None
 
 
-def decoded_chunk(origin: Address, destination: Address, fields: list[Any], body: memoryview | None) -> Chunk:
-    """Return the message of these fields and this body, whose checksum is for the caller, or raise `Rejected`."""
-    subject, number, digest = _subject(fields[:3], origin)
-    step, index, length = (_checked(field, origin) for field in fields[3:])
+def _read_chunk(arrival: Arrival) -> Chunk:
+    subject, number, digest, step, index, length = arrival.fields
+    body = arrival.body
     if body is None or len(body) < length:
-        raise Rejected(Reason.TRUNCATED, f"{0 if body is None else len(body)} of {length} bytes", origin.rank)
-    if len(body) > min(length, CHUNK_LIMIT):
-        raise Rejected(Reason.OVERSIZED, f"{len(body)} bytes instead of {min(length, CHUNK_LIMIT)}", origin.rank)
-    return Chunk(origin, destination, subject, number, digest, step, index, np.frombuffer(body, np.uint8))
+        found = 0 if body is None else len(body)
+        raise arrival.rejected(Reason.TRUNCATED, f"the body must have {length} bytes, as its length says, not {found}")
+    most = min(length, CHUNK_LIMIT)
+    if len(body) > most:
+        raise arrival.rejected(Reason.OVERSIZED, f"the body must have at most {most} bytes, not {len(body)}")
+    arrival.check_seal(xxhash.xxh3_64_intdigest(body))
+    values = np.frombuffer(body, np.uint8)
+    return Chunk(arrival.origin, arrival.destination, Subject(subject), number, digest, step, index, values)
 
 
-def _subject(fields: list[Any], origin: Address) -> tuple[Subject, int, int]:
-    subject, number, digest = (_checked(field, origin) for field in fields)
-    if subject not in Subject.__members__.values():
-        raise Rejected(Reason.MALFORMED, f"about {subject}", origin.rank)
-    return Subject(subject), number, digest
-
-
-def _checked(value: Any, origin: Address) -> int:
-    if type(value) is not int or not 0 <= value < _NUMBER_LIMIT:
-        raise Rejected(Reason.MALFORMED, f"{value!r:.40} is no count", origin.rank)
-    return value
+LACK = Body("pairs of a step and an index, 4 bytes each, little-endian", _write_lack, _read_lack)
+#: Sums may overflow: whoever adds them up decides about NaN and infinity.
+CHUNK = Body("the values, raw", _write_chunk, _read_chunk, (count("length"),))

@@ -1,4 +1,4 @@
-"""What peers say to each other.
+"""The messages between peers.
 
 - `Parcel`: a fraction of one shard's mass. Held by its sender until answered.
 - `Ack`: the parcel is in the receiver's books. Now, and only now, the sender forgets it.
@@ -10,11 +10,11 @@
 - `Hello`: this is who I am now; what you sent to my former lives is yours again.
 - `Fence`: the addressee's incarnation is dead to the sender of this; it must come back as a new one.
 - `Bye`: I am leaving; do not send to me any more, and tell me when I have answered all that you sent.
-- `Settled`: you have; nothing of mine is on its way to you, nor will be.
+- `Settled`: you have; nothing of mine is in flight to you, nor will be.
 - `News`: a few bytes about the swarm, passed on by everybody; what they mean is for the layers above. Updates about
   the members ride on it.
 - `Roll`: a body of `gossip.membership`: who is alive.
-- `Look`: show me how the swarm does. From anybody who may look, a member or not. `Shown`: this is how.
+- `Look`: show me the status of the swarm. From any process that may look, a member or not. `Shown`: here it is.
 - `Want`: I am new; give me this piece of the state.
 - `Piece`: here it is. Unlike a parcel it is a copy, no mass: it may come twice, or not at all.
 - `Enter`: this is where I stand; for the exchanges of `gossip.collective`, which need everybody.
@@ -201,7 +201,7 @@ class Bye:
 
 @dataclass(frozen=True)
 class Settled:
-    """Nothing of the origin's is on its way to the destination, which leaves, nor will be."""
+    """Nothing of the origin's is in flight to the destination, which leaves, nor will be."""
 
     origin: Address
     destination: Address
@@ -229,7 +229,7 @@ class Roll:
 
 @dataclass(frozen=True)
 class Look:
-    """Somebody at this endpoint, with this key if there are keys, wants to see how the swarm does."""
+    """A process at this endpoint, with this key if there are keys, wants to see the status of the swarm."""
 
     origin: Address
     destination: Address
@@ -239,7 +239,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Shown:
-    """How the swarm does, as the origin knows it."""
+    """The status of the swarm, as the origin knows it."""
 
     origin: Address
     destination: Address
@@ -272,7 +272,7 @@ class Piece:
 class Subject(IntEnum):
     """What a chunk is a part of."""
 
-    PLAN = 0  #: a vector on its way through the plan of a reduction
+    PLAN = 0  #: a vector in flight through the plan of a reduction
     RESULT = 1  #: the sum that a round ended with
     STATE = 2  #: all that a newcomer to a group has to have
     MOVE = 3  #: what a worker's step did to its model, for the centre

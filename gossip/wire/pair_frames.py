@@ -1,62 +1,52 @@
-"""Offers of `gossip.exchange.sparse_pairs` as the fields of a header and a body, and back.
-
-proposal  ... turn, shard, weight, fraction, dtype, length of the body in bytes, codec; the body is `PairCoding.told`
-"""
+"""The body of a proposal: some values of a shard, for `gossip.exchange.sparse_pairs`."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import xxhash
 
-from gossip.codecs.pair_coding import PairCoding
 from gossip.errors import Reason, Rejected
-from gossip.values.layout import Layout
-from gossip.wire.messages import Address, Proposal
+from gossip.wire.body import Arrival, Body, RunContext, Written
+from gossip.wire.messages import Proposal
 
-__all__ = ["decoded", "encoded"]
-
-_TURN_LIMIT = 2**53
+__all__ = ["PROPOSAL"]
 
 
-def encoded(message: Proposal, layout: Layout, coding: PairCoding) -> tuple[list[Any], memoryview]:
-    """Return the fields behind the common ones, and the body."""
-    fields = [message.turn, message.shard, message.weight, message.fraction, layout.dtypes[message.shard].name]
-    return [*fields, len(message.payload), coding.spelled], message.payload.data
+def _write_proposal(proposal: Proposal, context: RunContext) -> Written:
+    assert context.pairs is not None, "proposals are made only where pairs exchange some values"
+    payload = proposal.payload
+    return payload.data, (context.dtypes[proposal.shard], len(payload), context.pairs.spelled), None
 
 
-def decoded(
-    origin: Address,
-    destination: Address,
-    fields: list[Any],
-    body: memoryview | None,
-    seal: int,
-    layout: Layout,
-    coding: PairCoding | None,
-    weight_limit: float,
-) -> Proposal:
-    """Return the message of these fields and this body, whose checksum is the seal, or raise `Rejected`."""
-    turn, shard, weight, fraction, dtype, length, codec = fields
-    if type(shard) is not int or not 0 <= shard < layout.shards:
-        raise Rejected(Reason.SHAPE, f"shard {shard!r:.40} of {layout.shards}", origin.rank)
-    if coding is None or codec != coding.spelled or dtype != layout.dtypes[shard].name:
-        raise Rejected(Reason.DTYPE, f"offers values of {dtype!r:.40} as {codec!r:.60}", origin.rank)
-    if type(turn) is not int or not 0 <= turn < _TURN_LIMIT:
-        raise Rejected(Reason.MALFORMED, f"turn is {turn!r:.40}", origin.rank)
-    if type(weight) is not float or not 0 < weight <= weight_limit:
-        raise Rejected(Reason.WEIGHT, f"a weight of {weight!r:.40}", origin.rank)
-    if type(fraction) is not float or not 0 < fraction <= 0.5:
-        raise Rejected(Reason.MALFORMED, f"wants to be moved by {fraction!r:.40}", origin.rank)
-    start, stop = layout.bounds[shard]
-    expected = coding.told.size(stop - start, layout.dtypes[shard])
+def _read_proposal(arrival: Arrival) -> Proposal:
+    turn, shard, weight, fraction, dtype, length, codec = arrival.fields
+    context, body = arrival.context, arrival.body
+    if context.pairs is None:
+        raise arrival.rejected(Reason.DTYPE, f"pairs of this run exchange no values, so codec cannot be {codec!r:.60}")
+    if codec != context.pairs.spelled:
+        raise arrival.rejected(Reason.DTYPE, f"codec must be {context.pairs.spelled!r}, not {codec!r:.60}")
+    if dtype != context.dtypes[shard]:
+        ours = context.dtypes[shard]
+        raise arrival.rejected(Reason.DTYPE, f"dtype must be {ours!r}, as shard {shard} has, not {dtype!r:.40}")
+    start, stop = context.layout.bounds[shard]
+    told = context.pairs.told
+    expected = told.size(stop - start, context.layout.dtypes[shard])
     if body is None or type(length) is not int or not length == len(body) == expected:
-        raise Rejected(Reason.SHAPE, f"offers of shard {shard} have {expected} bytes, not {length!r:.40}", origin.rank)
-    if xxhash.xxh3_64_intdigest(body) != seal:
-        raise Rejected(Reason.CHECKSUM, "the checksum does not fit the bytes", origin.rank)
+        found = 0 if body is None else len(body)
+        detail = f"length and the body must be {expected} bytes for shard {shard}, not {length!r:.40} and {found}"
+        raise arrival.rejected(Reason.SHAPE, detail)
+    arrival.check_seal(xxhash.xxh3_64_intdigest(body))
     payload = np.frombuffer(body, np.uint8)
     try:
-        told = coding.told.decode_some(payload, stop - start, layout.dtypes[shard])
+        some = told.decode_some(payload, stop - start, context.layout.dtypes[shard])
     except Rejected as error:
-        raise Rejected(error.reason, error.detail, origin.rank) from None
-    return Proposal(origin, destination, turn, shard, weight, fraction, told, payload)
+        raise arrival.rejected(error.reason, error.detail) from None
+    return Proposal(arrival.origin, arrival.destination, turn, shard, weight, fraction, some, payload)
+
+
+PROPOSAL = Body(
+    "`PairCoding.told` of the values that are offered",
+    _write_proposal,
+    _read_proposal,
+    checked_in_read=("dtype", "length", "codec"),
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from launch.commands.options import JoinOptions
+from launch.options.options import JoinOptions
 
 __all__ = ["add_parser", "run"]
 

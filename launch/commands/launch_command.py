@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from launch.commands.options import LaunchOptions
+from launch.options.options import LaunchOptions
 from launch.user_errors import CommandError
 
 __all__ = ["add_parser", "run"]

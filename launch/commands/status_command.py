@@ -38,8 +38,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Look once, and return the exit code."""
-    from launch.swarm.invitation import WATCH, found
     from launch.terminal import output
+    from launch.watch.invitation import WATCH, found
     from launch.watch.watching import show
 
     if not args.timeout:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.commands.arguments import check_plot, integer, positive
+from launch.options.arguments import check_plot, integer, positive
 from launch.user_errors import CommandError
 
 if TYPE_CHECKING:

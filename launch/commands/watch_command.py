@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from launch.commands.arguments import seconds
+from launch.options.arguments import seconds
 from launch.user_errors import CommandError
-from peers.reporting.columns import COLUMNS
+from peers.table.columns import COLUMNS
 
 __all__ = ["add_parser", "add_where", "legend", "run"]
 
@@ -62,8 +62,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Watch, and return the exit code."""
-    from launch.swarm.invitation import WATCH, found
     from launch.terminal import output
+    from launch.watch.invitation import WATCH, found
     from launch.watch.watching import watch
 
     if not args.every or not args.timeout:

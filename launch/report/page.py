@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from gossip.version import __version__
-from launch.commands.options import LaunchOptions
+from launch.options.options import LaunchOptions
 from launch.report.axes import duration, short
 from launch.report.charts import charts
 from launch.report.lanes import lanes, skipped

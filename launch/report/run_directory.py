@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from launch.options.toml import read_toml
 from launch.report.json_lines import read_json, read_lines
 from launch.report.series import Series
-from launch.swarm.toml import read_toml
 from launch.user_errors import CommandError
 
 __all__ = ["Event", "Rank", "Run", "read_run"]

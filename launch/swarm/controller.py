@@ -18,9 +18,9 @@ from gossip.keys import KeyPair
 from gossip.net.transport import new_keys
 from launch.swarm.host import Host
 from launch.swarm.interrupts import interruptible
-from launch.swarm.invitation import JOIN, WATCH, Invitation, write_invitation
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat
 from launch.watch.display import Display
+from launch.watch.invitation import JOIN, WATCH, Invitation, write_invitation
 
 __all__ = ["FAILED", "INTERRUPTED", "SOME_FAILED", "Controller"]
 

@@ -15,7 +15,8 @@ from gossip.collective.making import check_settings
 from gossip.exchange.coding import check_codec
 from gossip.faults import Faults, parse_faults, parse_stragglers
 from gossip.shares import check_share
-from launch.commands.options import LaunchOptions
+from launch.options.options import LaunchOptions
+from launch.options.toml import to_toml
 from launch.swarm.controller import INTERRUPTED, Controller
 from launch.swarm.host import Emit, Host, LocalHost
 from launch.swarm.hostfile import LOCAL, HostLine, read_hostfile, selected
@@ -23,7 +24,6 @@ from launch.swarm.interrupts import interruptible
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat, check_program, program
 from launch.swarm.ports import check_ports
 from launch.swarm.run_place import used
-from launch.swarm.toml import to_toml
 from launch.terminal import output, warn
 from launch.user_errors import CommandError
 from launch.watch.display import Display

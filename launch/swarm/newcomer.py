@@ -12,16 +12,16 @@ from gossip.membership.table import MEMBERS_LIMIT
 from gossip.net.routes import route_to
 from gossip.net.transport import new_keys
 from gossip.version import __version__
-from launch.commands.options import JoinOptions
+from launch.options.options import JoinOptions
 from launch.swarm.controller import Controller
 from launch.swarm.host import LocalHost
 from launch.swarm.hostfile import LOCAL
 from launch.swarm.interrupts import interruptible
-from launch.swarm.invitation import JOIN, Invitation, found
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat, check_program, program
 from launch.terminal import output
 from launch.user_errors import CommandError
 from launch.watch.display import Display
+from launch.watch.invitation import JOIN, Invitation, found
 from launch.watch.lookout import Lookout
 
 __all__ = ["join"]

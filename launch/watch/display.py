@@ -15,7 +15,7 @@ from rich.text import Text
 
 from launch.watch.peer_table import peer_table
 from launch.watch.picture import behind
-from peers.reporting.columns import RATES, TOLD
+from peers.table.columns import RATES, TOLD
 
 __all__ = ["Display"]
 

@@ -9,8 +9,8 @@ from gossip.endpoint import Endpoint
 from gossip.errors import GossipError
 from gossip.net.observer import Looker, NothingShown
 from gossip.net.routes import route_to
-from launch.swarm.invitation import Invitation
 from launch.user_errors import CommandError
+from launch.watch.invitation import Invitation
 from launch.watch.picture import GONE, read_picture
 
 __all__ = ["Lookout", "NobodyAnswers"]

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from peers.reporting.columns import COLUMNS, Column
+from peers.table.columns import COLUMNS, Column
 
 __all__ = ["peer_table"]
 

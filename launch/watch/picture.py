@@ -12,7 +12,7 @@ from typing import Any
 
 from gossip.endpoint import Endpoint
 from gossip.keys import valid_key
-from peers.reporting.columns import COLUMNS, TOLD
+from peers.table.columns import COLUMNS, TOLD
 
 __all__ = ["FORMAT", "GONE", "TROUBLED", "behind", "read_picture", "status"]
 

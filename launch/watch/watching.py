@@ -18,11 +18,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from launch.swarm.invitation import Invitation
+from launch.watch.invitation import Invitation
 from launch.watch.lookout import Lookout, NobodyAnswers
 from launch.watch.peer_table import peer_table
 from launch.watch.picture import GONE, TROUBLED, status
-from peers.reporting.columns import COLUMNS
+from peers.table.columns import COLUMNS
 
 __all__ = ["NOBODY", "SOME_TROUBLED", "show", "table", "watch"]
 

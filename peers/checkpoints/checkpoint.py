@@ -13,8 +13,8 @@ from gossip.errors import GossipError, SettingsError
 from peers.checkpoints.checkpoint_directory import CheckpointDirectory
 from peers.checkpoints.directory_lock import Locked
 from peers.checkpoints.manifest import CheckpointError, Damaged
-from peers.checkpoints.snapshot import FrozenSnapshot, Snapshot, freeze
-from peers.checkpoints.storable import StateError
+from peers.state.snapshot import FrozenSnapshot, Snapshot, freeze
+from peers.state.storable import StateError
 
 __all__ = ["CheckpointError", "Checkpoints", "Damaged", "Snapshot", "StateError"]
 

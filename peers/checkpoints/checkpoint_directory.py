@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from peers.checkpoints.directory_lock import DirectoryLock
 from peers.checkpoints.manifest import CheckpointError, Damaged
-from peers.checkpoints.snapshot import FrozenSnapshot, Snapshot
 from peers.checkpoints.snapshot_files import read_snapshot, write_snapshot
+from peers.state.snapshot import FrozenSnapshot, Snapshot
 
 __all__ = ["CheckpointDirectory", "Place"]
 

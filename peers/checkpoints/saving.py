@@ -11,12 +11,12 @@ import torch
 
 from gossip.core.status import Status
 from peers.checkpoints.checkpoint import Checkpoints
-from peers.checkpoints.random_states import capture_random_states, restore_random_states
-from peers.checkpoints.snapshot import Snapshot
-from peers.checkpoints.state_dicts import flatten, unflatten
 from peers.data.batches import Batches
 from peers.methods.method import Method
 from peers.setup import Setup
+from peers.state.random_states import capture_random_states, restore_random_states
+from peers.state.snapshot import Snapshot
+from peers.state.state_dicts import flatten, unflatten
 
 __all__ = ["Restored", "Saving", "Stateful"]
 

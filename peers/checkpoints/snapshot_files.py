@@ -31,8 +31,8 @@ from peers.checkpoints.manifest import (
     read_regular,
     write_manifest,
 )
-from peers.checkpoints.snapshot import REST_LIMIT, FrozenSnapshot, Snapshot, thaw
-from peers.checkpoints.storable import StateError
+from peers.state.snapshot import REST_LIMIT, FrozenSnapshot, Snapshot, thaw
+from peers.state.storable import StateError
 
 __all__ = ["read_snapshot", "write_snapshot"]
 

@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from peers.checkpoints.saving import Saving
 from peers.data.batches import Batches
-from peers.session.bulletin import Bulletin
+from peers.data.progress import Progress
 from peers.setup import Setup
 
 __all__ = ["DataLoops"]
 
 #: Finished loops that are still published, for peers that are behind.
 _LOOPS_PUBLISHED = 4
+
+
+class NewsBoard(Protocol):
+    """Where peers publish how far they are; see `peers.session.bulletin.Bulletin`."""
+
+    def add(self, name: str, topic: Progress) -> None:
+        """Take part in a topic."""
+
+    def remove(self, name: str) -> None:
+        """Leave a topic."""
+
+    def early(self) -> set[str]:
+        """Return the topics that others take part in and this peer does not."""
+
+    def publish(self) -> None:
+        """Pass on what this peer knows."""
+
+
+class Restores(Protocol):
+    """Brings loops back to where a checkpoint was; see `peers.checkpoints.saving.Saving`."""
+
+    def restore_data(self, index: int, batches: Batches) -> None:
+        """Bring a loop back."""
+
+    def restore_random(self) -> None:
+        """Bring the random generators back."""
 
 
 class DataLoops:
@@ -47,7 +72,7 @@ class DataLoops:
         return self._running > 0
 
     def begin(
-        self, dataset: Any, batch_size: int, epochs: int, bulletin: Bulletin, saving: Saving, **options: Any
+        self, dataset: Any, batch_size: int, epochs: int, board: NewsBoard, saving: Restores, **options: Any
     ) -> Generator[Any, None, None] | None:
         """Begin the next loop; return its batches, or None if the swarm is through with it already.
 
@@ -55,7 +80,7 @@ class DataLoops:
             dataset: anything with a length and an index, the same for all peers.
             batch_size: samples in a batch.
             epochs: the epochs that the swarm as a whole goes through.
-            bulletin: where the progress is published.
+            board: where the progress is published.
             saving: brings the loop back to where a checkpoint was.
             options: of `Batches` and of torch's `DataLoader`.
         """
@@ -68,31 +93,31 @@ class DataLoops:
             rank=self._setup.rank,
             ranks=self._view,
             device=self._device,
-            on_progress=bulletin.publish,
+            on_progress=board.publish,
             **options,
         )
         self.begun.append(source)
         saving.restore_data(index, source)
-        if _is_over(index, bulletin):
+        if _is_over(index, board):
             return None
-        bulletin.add(f"data-{index}", source.progress)
-        bulletin.remove(f"data-{index - _LOOPS_PUBLISHED}")
-        return self._batches(index, source, bulletin, saving)
+        board.add(f"data-{index}", source.progress)
+        board.remove(f"data-{index - _LOOPS_PUBLISHED}")
+        return self._batches(index, source, board, saving)
 
-    def _batches(self, index: int, source: Batches, bulletin: Bulletin, saving: Saving) -> Generator[Any, None, None]:
+    def _batches(self, index: int, source: Batches, board: NewsBoard, saving: Restores) -> Generator[Any, None, None]:
         saving.restore_random()
         self._running += 1
         try:
             for batch in source:
                 yield batch
                 # A newcomer may have begun before it heard where the others are.
-                if self._setup.incarnation and _is_over(index, bulletin):
+                if self._setup.incarnation and _is_over(index, board):
                     break
         finally:
             self._running -= 1
 
 
-def _is_over(index: int, bulletin: Bulletin) -> bool:
+def _is_over(index: int, board: NewsBoard) -> bool:
     """Whether a peer is in a later loop over data, and so has seen the end of this one."""
-    numbers = [name.removeprefix("data-") for name in bulletin.early()]
+    numbers = [name.removeprefix("data-") for name in board.early()]
     return any(number.isdecimal() and int(number) > index for number in numbers)

@@ -20,8 +20,8 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from gossip.errors import SettingsError
 from gossip.values.blocks import BFLOAT16, Values
 from gossip.values.layout import SHARD_BYTES, Layout, Part
-from peers.checkpoints.storable import copy_to_cpu
 from peers.model.fineness import shard_limit
+from peers.state.storable import copy_to_cpu
 
 __all__ = ["Replica"]
 

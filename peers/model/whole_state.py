@@ -14,9 +14,9 @@ import torch
 import xxhash
 from safetensors.torch import load, save
 
-from peers.checkpoints.snapshot import FrozenSnapshot, Snapshot, freeze, thaw
-from peers.checkpoints.state_dicts import flatten, unflatten
-from peers.checkpoints.storable import StateError
+from peers.state.snapshot import FrozenSnapshot, Snapshot, freeze, thaw
+from peers.state.state_dicts import flatten, unflatten
+from peers.state.storable import StateError
 
 __all__ = ["WholeState"]
 

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from peers.reporting.metrics import Figures
-from peers.reporting.pulse import Pulse
 from peers.reporting.records import Records
 from peers.reporting.summary import gossip_summary
 from peers.session.cards import Channel
 from peers.session.session import Session
 from peers.setup import Setup
+from peers.table.pulse import Pulse
 
 __all__ = ["RESERVED", "Reporter"]
 

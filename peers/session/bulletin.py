@@ -1,7 +1,8 @@
-"""What the peers tell each other beside mass: statements that grow, and can be merged in any order.
+"""What the peers publish beside mass: statements that grow, and can be merged in any order.
 
-A *topic* is something that all peers add to: who is there, which part of the data set is done. Each peer sends all
-it knows with every step, and merges what it hears. So what one knows all know soon, whoever dies or sleeps in between.
+A *topic* is something that all peers add to: which ranks are there, which part of the data set is done. Each peer sends
+all it knows with every step, and merges what it hears. So what one peer knows all know soon, even if some peers die or
+stall in between.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any, Protocol
 import msgpack
 
 from gossip.errors import SettingsError
-from gossip.wire.frames import NEWS_LIMIT
+from gossip.wire.limits import NEWS_LIMIT
 
 __all__ = ["Agreement", "Bulletin", "RollCall", "Topic"]
 
 Levels = dict[str, dict[int, int]]
 
 _TOPICS_LIMIT = 64
-#: What everybody merges and sends on must not outgrow the news; some 400 ranks fit, and leave room for the data.
+#: The most bytes of a roll call, which everybody merges and sends on: some 400 ranks, with room left for the data.
 _ROLL_LIMIT = 7 << 10
 
 
@@ -31,7 +32,7 @@ class Topic(Protocol):
         """Return all that is known."""
 
     def merge(self, data: bytes) -> bool:
-        """Take in what another knows; return whether some of it was new. Raise ValueError if it makes no sense."""
+        """Take in what another knows; return whether some of it was new. Raise ValueError if it is malformed."""
 
 
 class RollCall:
@@ -39,7 +40,7 @@ class RollCall:
 
     def __init__(self) -> None:
         self._levels: Levels = {}
-        #: The trainer notes what this peer does, and the gossip thread what it hears.
+        #: The trainer's thread and the gossip thread both write.
         self._lock = threading.Lock()
 
     def reach(self, what: str, rank: int, level: int = 1) -> None:
@@ -48,7 +49,7 @@ class RollCall:
             self._levels = _higher(self._levels, {what: {rank: level}})
 
     def ranks(self, what: str, level: int = 1) -> set[int]:
-        """Return who has come to a level, as far as is known."""
+        """Return the ranks that are known to have come to a level."""
         return {rank for rank, reached in self._levels.get(what, {}).items() if reached >= level}
 
     def levels(self, what: str) -> dict[int, int]:
@@ -69,24 +70,24 @@ class RollCall:
         heard = _unpacked(data)
         for levels in heard.values():
             if not isinstance(levels, dict) or not all(_is_count(one) for pair in levels.items() for one in pair):
-                raise ValueError("a roll call is made of ranks and levels")
+                raise ValueError("a roll call has something else than ranks and levels")
         with self._lock:
             merged = _higher(self._levels, heard)
             if merged == self._levels:
                 return False
             if len(msgpack.packb(merged)) > _ROLL_LIMIT:
-                raise ValueError(f"a roll call of more than {_ROLL_LIMIT} bytes")
+                raise ValueError(f"a roll call has more than {_ROLL_LIMIT} bytes")
             self._levels = merged
         return True
 
 
 class Agreement:
-    """Something that must be the same everywhere. Nothing is merged; who differs is remembered."""
+    """Something that must be the same everywhere. Nothing is merged; a rank that differs is remembered."""
 
     def __init__(self, value: str, rank: int) -> None:
         self._value = value.encode()
         self._rank = rank
-        #: Who has something else; None while all that was heard agrees.
+        #: A rank that has something else; None while all that was heard agrees.
         self.conflict: int | None = None
 
     def encode(self) -> bytes:
@@ -97,7 +98,7 @@ class Agreement:
         """Compare."""
         rank, _, value = data.partition(b" ")
         if not rank.isdigit():
-            raise ValueError("no rank stands before what it has")
+            raise ValueError("there is no rank in front of the value")
         if value != self._value:
             self.conflict = int(rank)
         return False
@@ -133,7 +134,9 @@ class Bulletin:
         with self._changed:
             body = msgpack.packb({name: topic.encode() for name, topic in self._topics.items()})
             if len(body) > NEWS_LIMIT:
-                raise SettingsError(f"the news have {len(body)} bytes, and {NEWS_LIMIT} is the limit")
+                raise SettingsError(
+                    f"{', '.join(self._topics)}: these news take {len(body)} bytes, and {NEWS_LIMIT} is the limit"
+                )
             self._changed.notify_all()
         self._send(body)
 
@@ -142,9 +145,9 @@ class Bulletin:
         try:
             heard = _unpacked(body)
             if not all(isinstance(data, bytes) for data in heard.values()):
-                raise ValueError("a topic without bytes")
+                raise ValueError("a topic has no bytes")
         except ValueError as error:
-            self._warn(f"news that make no sense were thrown away: {error}")
+            self._warn(f"malformed news were dropped: {error}")
             return
         grown = False
         with self._changed:
@@ -170,7 +173,7 @@ class Bulletin:
             self._topics.pop(name, None)
 
     def wake(self) -> None:
-        """Let whoever waits look again."""
+        """Let a thread that waits look again."""
         with self._changed:
             self._changed.notify_all()
 
@@ -183,7 +186,7 @@ class Bulletin:
         try:
             return self._topics[name].merge(data)
         except ValueError as error:
-            self._warn(f"news about {name} were thrown away: {error}")
+            self._warn(f"malformed news about {name} were dropped: {error}")
             return False
 
 
@@ -193,7 +196,7 @@ def _unpacked(data: bytes) -> dict[str, Any]:
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise ValueError(f"not msgpack: {error!r:.80}") from None
     if not isinstance(heard, dict) or len(heard) > _TOPICS_LIMIT or not all(isinstance(name, str) for name in heard):
-        raise ValueError("not a map of a few names")
+        raise ValueError(f"not a map of at most {_TOPICS_LIMIT} names")
     return heard
 
 

@@ -1,7 +1,7 @@
-"""How peers find each other at the start: everybody shows a card, everybody gets all cards.
+"""How peers find each other at the start: each peer shows a card, and each gets the cards of all.
 
-It happens once. Where the launcher, torchrun's store or the user's list of hosts come in, they are asked here and
-nowhere else; from then on peers know each other.
+It happens once. The launcher, torchrun's store or the user's list of hosts are asked here and nowhere else; from then
+on peers know each other.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ class Card:
 
     def __post_init__(self) -> None:
         if self.key is not None and not valid_key(self.key):
-            raise SettingsError(f"rank {self.rank}: that is not a CURVE key, 40 characters of Z85")
+            raise SettingsError(
+                f"rank {self.rank}: its key of {len(self.key)} bytes is not a CURVE key, 40 characters of Z85"
+            )
 
     def encode(self) -> list[Any]:
-        """Return it as JSON takes it."""
+        """Return the card as JSON takes it."""
         return [self.rank, str(self.endpoint), None if self.key is None else self.key.decode()]
 
     @classmethod
@@ -66,7 +68,9 @@ class FixedTable:
 
     def __init__(self, hosts: tuple[str, ...], public_keys: tuple[str, ...]) -> None:
         if public_keys and len(public_keys) != len(hosts):
-            raise SettingsError(f"{len(hosts)} hosts have as many public keys, not {len(public_keys)}")
+            raise SettingsError(
+                f"hosts has {len(hosts)} entries and public_keys has {len(public_keys)}: each host needs its key"
+            )
         self._cards = {
             rank: Card(rank, Endpoint.parse(host), public_keys[rank].encode() if public_keys else None)
             for rank, host in enumerate(hosts)
@@ -84,11 +88,11 @@ class StoreTable:
         missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
         if missing:
             raise SettingsError(
-                f"there are {world_size} peers, but {' and '.join(missing)} must be set for them to find each other: "
-                "to a host and a free port of it. Or list all hosts, or start with torchrun or gossip launch"
+                f"{' and '.join(missing)} must be set for {world_size} peers to find each other: to a host and a free "
+                "port of it. Or list all hosts, or start the peers with torchrun or gossip launch"
             )
         master = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
-        # torchrun serves the store itself; elsewhere the first rank does, until all have read the cards.
+        # torchrun serves the store itself; without torchrun rank 0 does, until all have read the cards.
         serves = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         restart = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
         try:
@@ -115,10 +119,12 @@ class StoreTable:
             try:
                 cards[rank] = Card.decode(json.loads(self._store.get(f"card/{rank}")))
             except RuntimeError as error:
-                raise RendezvousError(f"rank {rank} did not come to the store at {self._master}") from error
+                raise RendezvousError(
+                    f"rank {rank} did not come to the store at {self._master}: does it run, and can it reach the store?"
+                ) from error
         self._store.set(f"read/{card.rank}", "")
         if self._serves:
-            # The store goes with this object. Who is gone by now does not read any more either.
+            # The store ends with this object. A peer that is gone by now does not read the store any more either.
             with suppress(RuntimeError):
                 self._store.wait([f"read/{rank}" for rank in range(self._world_size)])
         return cards
@@ -127,7 +133,7 @@ class StoreTable:
 class Channel:
     """The launcher's two file descriptors: JSON, a line at a time each way.
 
-    The launcher is no coordinator: should it be gone, or asleep, what it is told is lost and the peer goes on.
+    The launcher is no coordinator: if it is gone, or stalled, its lines are lost and the peer goes on.
     """
 
     def __init__(self, descriptors: str) -> None:
@@ -142,7 +148,7 @@ class Channel:
         """Return the next line from the launcher."""
         line = self._in.readline()
         if not line:
-            raise RendezvousError("the launcher is gone before this peer could start")
+            raise RendezvousError(f"the launcher ended before process {os.getpid()} could start as a peer")
         message: dict[str, Any] = json.loads(line)
         return message
 
@@ -150,7 +156,7 @@ class Channel:
         """Send the launcher a line, without waiting for it; return False if it did not take the line."""
         line = json.dumps(message).encode() + b"\n"
         if len(line) > select.PIPE_BUF:
-            raise ValueError(f"a line of {len(line)} bytes could be torn; {select.PIPE_BUF} is the limit")
+            raise ValueError(f"a line of {len(line)} bytes could be torn apart: {select.PIPE_BUF} bytes is the limit")
         try:
             return os.write(self._out, line) == len(line)
         except OSError:

@@ -1,9 +1,9 @@
-"""What happens to a swarm, as one peer sees it: counted, written down, and told where somebody should know.
+"""What happens to a swarm, as one peer sees it: counted, recorded, and said to the user if the user should know.
 
 Every change of a member, every kind of rejection and all mass that is written off becomes an event of the run
-directory; of what comes again and again the first, the tenth, the hundredth does, and counters hold the rest. The
-gossip thread writes here, and nobody else. Another thread may read at any time, if it copies what it reads in one go:
-no lock is needed for that, and training never waits.
+directory. Of repeated events the first, the tenth, the hundredth are recorded, and counters hold the rest. Only the
+gossip thread writes here. Another thread may read at any time, if it copies what it reads in one go: no lock is needed
+for that, and training never waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gossip.membership import Record, State
 
 __all__ = ["Chronicle"]
 
-#: What a change to such a state is called where it is counted.
+#: The name by which a change to a state is counted.
 _HAPPENED = {State.SUSPECT: "suspected", State.DEAD: "died", State.LEFT: "left"}
 
 
@@ -37,14 +37,14 @@ class Chronicle:
 
         Args:
             known: the other ranks that are members from the start.
-            shards: of the model: weights are told per shard, as everywhere, where the core sums them.
+            shards: of the model: weights are reported per shard, and the core sums them over shards.
             warn: is called with a sentence that the user should read.
             note: is called with the fields of an event.
-            newcomer: whether this peer enters a swarm that runs, and so hears of many at once.
+            newcomer: whether this peer enters a running swarm, and so hears of many members at once.
         """
         #: Effects of the core by their name, and what happened to members: "member died" and so on.
         self.counts: Counter[str] = Counter()
-        #: How each other rank was last seen.
+        #: The last known state of each other rank.
         self.states: dict[int, str] = dict.fromkeys(known, "alive")
         #: The weight that nobody holds any more because of this peer.
         self.written_off = 0.0
@@ -57,7 +57,7 @@ class Chronicle:
         self._paces: Counter[tuple[int, str]] = Counter()
 
     def saw(self, effect: events.Effect, members: int) -> None:
-        """Take in an effect of the core, in a view of so many members."""
+        """Take in an effect of the core, when its view has this number of members."""
         self.counts[type(effect).__name__] += 1
         match effect:
             case events.MemberChanged(record, before):
@@ -100,14 +100,14 @@ class Chronicle:
             endpoint=record.endpoint,
         )
         if what == "died":
-            self._warn(f"rank {record.rank} is dead: it answered nobody; what was on its way to it is taken back")
+            self._warn(f"rank {record.rank} is dead: it answered nobody; mass in flight to it is taken back")
         elif what in ("joined", "returned"):
             self._warn(f"rank {record.rank} has joined from {record.endpoint}, in life {record.incarnation}")
 
     def _what_happened(self, record: Record, before: Record | None) -> str:
         """Return what happened to a member, in a word."""
         if before is None:
-            # Whom a newcomer hears of before it is let in has been there before it.
+            # A member of which a newcomer hears before it is let in was there before it.
             return "known" if self._newcomer or record.final else "joined"
         if record.state in _HAPPENED and (record.state, record.incarnation) != (before.state, before.incarnation):
             return _HAPPENED[record.state]
@@ -123,17 +123,17 @@ class Chronicle:
             self._note(
                 event="rejected", reason=reason.value, origin=effect.origin, count=count, text=effect.detail[:200]
             )
-        # What is late for a former life, or early from one that we have not heard of yet, is to be expected.
+        # Frames that are late for a former life, or early from a peer not heard of yet, are to be expected.
         if effect.log and reason not in (Reason.STALE, Reason.STRANGER):
-            self._warn(f"thrown away, {count} so far: {reason.value} from {effect.origin}: {effect.detail}")
+            self._warn(f"rejected a frame, {count} so far: {reason.value} from {effect.origin}: {effect.detail}")
 
     def _reincarnated(self, incarnation: int, weight: float) -> None:
         self.written_off += weight
         self.counts["reincarnated"] += 1
         self._note(event="reincarnated", incarnation=incarnation, written_off=weight)
         self._warn(
-            f"others had given this peer up; it goes on as incarnation {incarnation}, and a weight of {weight:.3g} "
-            "was written off"
+            f"others had declared this peer dead; it goes on as incarnation {incarnation}, and a weight of "
+            f"{weight:.3g} was written off"
         )
 
     def _left(self, weight: float) -> None:
@@ -144,5 +144,5 @@ class Chronicle:
 
 
 def _is_round(count: int) -> bool:
-    """Whether it is the first, the tenth, the hundredth: a flood must not fill the disk."""
+    """Whether a count is 1, 10, 100 and so on: a flood of events must not fill the disk."""
     return str(count).rstrip("0") == "1"

@@ -61,7 +61,7 @@ class Consensus:
         if self._is_alone():
             return 0.0
         if not all(is_finite(values) for values in self._replica.arrays):
-            # Mixing makes no number of it again. The others agree without this peer, once it has left.
+            # Mixing does not mend NaN or infinity. The others agree without this peer, once it has left.
             self._warn("there is nothing to agree on: training diverged here")
             return math.inf
         mixing = self._next()
@@ -133,7 +133,7 @@ class _Gaps:
     """How far a peer lay from its neighbours in the latest rounds of mixing."""
 
     def __init__(self, tolerance: float, rounds: int) -> None:
-        """Begin; after so many rounds every peer has mass of every other, on any schedule that mixes well."""
+        """Begin; after this number of rounds every peer has mass of every other, on any schedule that mixes well."""
         self._tolerance = tolerance
         self._rounds = rounds
         #: The gaps of the latest rounds.

@@ -1,9 +1,9 @@
 """Where stragglers and faults are injected into a real peer, so that a run can show what it survives.
 
-What counts steps, and a straggler's sleep, happens at the end of a step, in the trainer's thread; what counts seconds
-happens at that time, whether the trainer steps or not. The end of step k is its k-th, counted from 1. As in the
-simulator a straggler is one for the steps that begin in its window, and a moment at step k comes before that step is
-gossiped. Unlike there each peer counts its own steps for a cut too, for there is nothing else to count.
+Faults that are timed in steps, and a straggler's sleep, happen at the end of a step, in the trainer's thread. Faults
+that are timed in seconds happen at that time, whether the trainer steps or not. Steps are counted from 1. As in the
+simulator a straggler is slow in the steps that begin in its window, and a fault at step k comes before that step is
+gossiped. Unlike in the simulator each peer counts its own steps for a cut too, for there is nothing else to count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gossip.net.transport import Transport
 
 __all__ = ["After", "Boundary", "disturbed"]
 
-#: Does something after so many seconds, in some thread; returns how to call that off.
+#: Does something after a number of seconds, in any thread; returns a function that cancels it.
 After = Callable[[float, Callable[[], None]], Callable[[], None]]
 
 
@@ -54,11 +54,10 @@ def _after(seconds: float, action: Callable[[], None]) -> Callable[[], None]:
 
 
 class Boundary:
-    """What is injected into one peer. False if that is nothing, so that who calls can leave it out.
+    """What is injected into one peer. False if that is nothing, so that callers can leave it out.
 
-    One that was started again is told what it has behind it, or it would die of the same fault again: its first
-    ``killed`` kills. Nor does anything happen of which the time was before ``elapsed``, or the step before the first
-    that it takes.
+    A peer that was started again leaves out its first ``killed`` kills, or it would die of the same fault again. It
+    also leaves out faults whose time was before ``elapsed``, or whose step was before the first step of this life.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Boundary:
         elapsed: float = 0.0,
         killed: int = 0,
     ) -> None:
-        """Begin: what counts seconds is on its way from now on.
+        """Begin: from now on timers run for the faults that are timed in seconds.
 
         Args:
             rank: of this peer.
@@ -84,18 +83,22 @@ class Boundary:
             stragglers: of all ranks.
             faults: of all ranks.
             network: of this peer's transport, from `disturbed`; None will do if no cut concerns it.
-            announce: gets a sentence before each injection, from any thread, and has to keep it before it returns.
-            sleep: for so many seconds.
+            announce: is called with a sentence before each injection, in any thread; keeps it before it returns.
+            sleep: sleeps for a number of seconds.
             clock: monotonic seconds.
-            after: does something later.
-            elapsed: seconds since the start of the run, for one that was started again.
+            after: does something after a number of seconds.
+            elapsed: seconds since the start of the run, for a peer that was started again.
             killed: how many of this rank's kills have happened, in lives before this one.
         """
         for straggler in stragglers:
             if min(straggler.factors) < 1:
-                raise SettingsError(f"a real peer can be slowed down, not sped up by {min(straggler.factors):g}x")
+                raise SettingsError(
+                    f"stragglers: a real peer can be slowed down, not sped up by {min(straggler.factors):g}x"
+                )
         if network is None and faults.cuts_off(rank):
-            raise SettingsError(f"rank {rank} is to be cut off, and its transport has no network: see `disturbed`")
+            raise SettingsError(
+                f"rank {rank} is to be cut off, and its transport has no network: make one with `disturbed`"
+            )
         self._rank, self._network = rank, network
         self._announce, self._sleep, self._clock, self._after = announce, sleep, clock, after
         self._began = clock() - elapsed
@@ -104,7 +107,7 @@ class Boundary:
         self._slowing: list[tuple[Straggler, float]] = []
         self._step: int | None = None  #: the last that passed
         self._lock = threading.Lock()  #: of what follows, and of the step: timers have threads of their own
-        #: What comes at the end of which step, and what it is called if a life that begins later may leave it out.
+        #: The step at whose end something comes; its name, if a life that begins later leaves it out; and what to do.
         self._coming: list[tuple[int, str | None, Callable[[], None]]] = []
         self._timers: list[Callable[[], None]] = []
         self._cuts: list[Separates] = []
@@ -126,7 +129,7 @@ class Boundary:
         return self._injects
 
     def passed(self, step: int, seconds: float) -> None:
-        """Inject what is due at the end of a step, the ``step``-th, which took so many seconds to compute."""
+        """Inject what is due at the end of a step, which took a number of seconds to compute."""
         if self._slow:
             self._straggle(step, seconds)
         with self._lock:
@@ -141,7 +144,7 @@ class Boundary:
                 action()
 
     def close(self) -> None:
-        """Call off what has not happened yet, and end cuts: not before the transport has sent its last."""
+        """Cancel what has not happened yet, and end cuts. Call it after the transport has sent its last message."""
         with self._lock:
             self._closed = True
             self._coming = []
@@ -152,7 +155,7 @@ class Boundary:
             self._heal(separates)
 
     def _plan(self, at: Moment, span: Moment | None, name: str, action: Callable[[], None], elapsed: float) -> None:
-        """See to it that something happens in time, or not at all if it is over."""
+        """Let something happen at its time; if that is over, announce that it is left out."""
         if at.in_steps:
             self._coming.append((max(1, math.ceil(at.value)), name, action))
         elif at.value >= elapsed or (span is not None and not span.in_steps and at.value + span.value > elapsed):
@@ -162,7 +165,7 @@ class Boundary:
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         def act() -> None:
-            if not self._closed:  # it may be too late to cancel the timer
+            if not self._closed:  # the timer may have fired before it was cancelled
                 action()
 
         self._timers.append(self._after(max(0.0, seconds), act))
@@ -229,10 +232,11 @@ class Boundary:
 
 
 def _stand_still(seconds: float) -> None:
-    """Stop this process, all its threads, for so long.
+    """Stop this process, with all its threads, for a number of seconds.
 
-    Another process does both the stopping and the waking: should this one stop itself, the call to wake up from a short
-    pause could have come before. It has a session of its own, or Ctrl-C would end it and leave this one standing.
+    Another process does both the stopping and the waking: if this one stopped itself, the signal to wake up from a
+    short pause could come before that. The other process has its own session, or Ctrl-C would end it and leave this
+    one stopped.
     """
     script = 'kill -STOP "$0" && sleep "$1"; kill -CONT "$0"'
     command = ["/bin/sh", "-c", script, str(os.getpid()), f"{seconds:.6f}"]

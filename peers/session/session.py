@@ -17,7 +17,6 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from gossip.values.blocks import Values
 from peers.model.replica import Replica
-from peers.reporting.status_rows import Rows
 from peers.session.bulletin import Bulletin
 from peers.session.cards import Card
 from peers.session.chronicle import Chronicle
@@ -28,6 +27,7 @@ from peers.session.rendezvous import Rendezvous
 from peers.session.start import Start
 from peers.session.status_page import status_page
 from peers.setup import Setup
+from peers.table.status_rows import Rows
 
 __all__ = ["Session"]
 

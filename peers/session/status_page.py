@@ -8,7 +8,7 @@ from typing import Any
 
 from gossip.membership import Record
 from gossip.version import __version__
-from gossip.wire.frames import SHOWN_LIMIT
+from gossip.wire.limits import SHOWN_LIMIT
 from peers.setup import Setup
 
 __all__ = ["status_page"]

@@ -1,11 +1,11 @@
 """A request to stop, as a launcher makes it: SIGINT, and SIGKILL if the peer takes too long to follow.
 
-A step that is cut in half leaves nothing worth saving. So the first request only raises a flag, and the peer ends at
-its next step boundary, where a checkpoint can be taken. Where no boundary is ahead, before a model is attached and
-while mixing, it ends at once. So it does when none came in half of its time, say in a long evaluation: the other half
-is for saying goodbye and writing down how it ended. And so it does at a second request.
+A step that is cut in half leaves nothing worth saving. So the first request only sets a flag, and the peer ends at its
+next step boundary, where a checkpoint can be taken. In three cases the peer ends at once: if no boundary is ahead,
+which is before a model is attached and while mixing; if no boundary came in half of its time, say in a long evaluation,
+since the other half is for saying goodbye and writing the summary; and at a second request.
 
-What holds the interpreter for longer than that, such as one huge matrix product, is ended by the launcher.
+The launcher kills a peer whose interpreter is held for longer than that, such as by one huge matrix product.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Stopped(KeyboardInterrupt):
 class StopRequest:
     """Whether this process was asked to stop, and the signal handler that finds out.
 
-    Nothing is handled unless somebody is known to ask so (``within`` is above 0), and the signal is neither ignored nor
-    handled by the user, whose own way of stopping counts.
+    The signal is handled only if a launcher asks in this way (``within`` is above 0), and only if the training script
+    neither ignores nor handles SIGINT itself.
     """
 
     def __init__(self, within: float) -> None:
         """Prepare.
 
         Args:
-            within: seconds from the request until the process is killed; 0 if nobody asks.
+            within: seconds from the request until the process is killed; 0 if there is no launcher that asks.
         """
         self._within = within
         #: Whether a request came, and whether it was followed by raising `Stopped`.
@@ -64,7 +64,7 @@ class StopRequest:
         self._before = signal.signal(signal.SIGINT, self._handle)
 
     def now(self) -> None:
-        """Stop, if that was asked for: this is a place where nothing is lost."""
+        """Stop here, where nothing is lost, if that was asked for."""
         if self.asked:
             self.raised = True
             raise Stopped
@@ -80,7 +80,7 @@ class StopRequest:
             self.patient = before
 
     def ending(self) -> None:
-        """Note that the peer ends by now, for whatever reason: nothing is to interrupt that."""
+        """Note that the peer is ending, for whatever reason: nothing may interrupt it from now on."""
         self._over.set()
 
     def close(self) -> None:

@@ -13,8 +13,8 @@ class StepHooks:
     """Calls ``before`` and ``after`` around each optimizer step that moves the parameters.
 
     Loops that accumulate gradients do not step, so nothing happens. `torch.amp.GradScaler` leaves a step out when
-    gradients overflowed: most optimizers are then not called at all, and those that look themselves (the fused
-    ones) are told so by ``found_inf``, which is looked at here too.
+    gradients overflowed: it does not call most optimizers at all then, and sets ``found_inf`` for the fused ones, which
+    is why ``found_inf`` is read here too.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, before: Callable[[], None], after: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from document_pages import ROOT, commands
 
 DOCS = ROOT / "docs"
 #: Pictures that follow from the source alone, and what draws them.
-DRAWN = {"how-it-works.svg": "how_it_works", "rooms.svg": "rooms"}
+DRAWN = {"how-it-works.svg": "how_it_works", "rooms.svg": "rooms", "step-phases.svg": "step_phases"}
 #: No picture of the documents is larger.
 LARGEST = 200_000
 

@@ -22,7 +22,7 @@ def imported(script: str) -> str:
 @pytest.mark.parametrize(
     "script",
     [
-        "import peers.setup, peers.reporting.status_rows, peers.reporting.pulse",
+        "import peers.setup, peers.table.status_rows, peers.table.pulse",
         "from peers.setup import Setup; Setup().settled()",
         "from launch import cli\nassert cli.main(['--help']) == 0",
         (

@@ -68,8 +68,8 @@ def test_hosts_say_how_many_there_are_and_one_string_is_one_item() -> None:
         ({"rank": -1, "world_size": 3}, "rank -1 is out of range: with 3 peers, ranks are 0 to 2"),
         ({"hosts": ["a:1"], "world_size": 2}, "hosts lists 1 addresses for 2 peers"),
         ({"start_timeout": 0}, "start_timeout must be above 0"),
-        ({"share": 0}, "share is a fraction above 0 and at most 1, not 0"),
-        ({"share": float("nan")}, "share is a fraction above 0"),
+        ({"share": 0}, "share must be a fraction above 0 and at most 1, not 0"),
+        ({"share": float("nan")}, "share must be a fraction above 0"),
         ({"start_timeout": float("nan")}, "start_timeout must be above 0"),
         ({"checkpoint_every": -1, "run_dir": "x"}, "checkpoint_every must be 0"),
         ({"checkpoint_keep": 0, "run_dir": "x"}, "checkpoint_keep must be 1 or more"),
@@ -87,12 +87,15 @@ def test_settings_that_cannot_be_meant_are_refused(arguments: dict[str, object],
     [
         ({"preset": "moon"}, "moon"),
         ({"faults": "earthquake"}, "earthquake"),
-        ({"device": "abacus"}, "device is auto, cpu, cuda or cuda:1, not 'abacus'"),
-        ({"hosts": ["localhost"]}, "should read host:port"),
-        ({"hosts": ["localhost:99999"]}, "a port is a number from 0 to 65535"),
+        ({"device": "abacus"}, "device='abacus' is not a device: use auto, cpu, cuda or cuda:1"),
+        ({"hosts": ["localhost"]}, "is not of the form host:port"),
+        ({"hosts": ["localhost:99999"]}, "the port must be a number from 0 to 65535"),
         ({"bind": "0.0.0.0:0"}, "gossip keygen DIR.*or say insecure"),
-        ({"hosts": ["127.0.0.1:0"], "public_keys": [new_keys().public.decode()]}, "public keys without keys"),
-        ({"rank": 0, "world_size": 2}, "MASTER_ADDR and MASTER_PORT must be set for them to find each other"),
+        (
+            {"hosts": ["127.0.0.1:0"], "public_keys": [new_keys().public.decode()]},
+            "keys=None with 1 public_keys: rank 0 needs its key pair",
+        ),
+        ({"rank": 0, "world_size": 2}, "MASTER_ADDR and MASTER_PORT must be set for 2 peers to find each other"),
     ],
 )
 def test_a_join_that_cannot_work_says_why_and_leaves_nothing(arguments: dict[str, object], message: str) -> None:
@@ -103,7 +106,7 @@ def test_a_join_that_cannot_work_says_why_and_leaves_nothing(arguments: dict[str
 
 
 def test_slurm_without_a_master_says_what_to_set_unless_hosts_are_listed() -> None:
-    with pytest.raises(SettingsError, match="3 peers, but MASTER_ADDR and MASTER_PORT must be set"):
+    with pytest.raises(SettingsError, match="MASTER_ADDR and MASTER_PORT must be set for 3 peers"):
         peers.join(SLURM)
     with reserved_ports(3) as ports, peers.join(SLURM, hosts=[f"127.0.0.1:{port}" for port in ports]) as peer:
         assert (peer.rank, peer.world_size, peer.view) == (2, 3, (0, 1, 2))

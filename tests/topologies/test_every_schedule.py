@@ -182,7 +182,7 @@ def test_ranks_and_steps_out_of_range_are_refused(name: str) -> None:
     schedule = topologies.get(name, 4)
     for ask in (schedule.out_edges, schedule.in_neighbours, schedule.kept):
         for rank in (-1, 4):
-            with pytest.raises(TopologyError, match=f"{name} has the ranks 0 to 3, not {rank}"):
+            with pytest.raises(TopologyError, match=f"{name} has no rank {rank}: its ranks are 0 to 3"):
                 ask(rank, 0)
-        with pytest.raises(TopologyError, match="steps count from 0"):
+        with pytest.raises(TopologyError, match=f"{name} has no step -1: steps are counted from 0"):
             ask(0, -1)

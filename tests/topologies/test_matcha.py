@@ -165,13 +165,13 @@ def test_links_are_active_only_if_the_graph_has_them_and_get_metropolis_fraction
 
 @pytest.mark.parametrize("graph", ["ring", "exponential", "de-bruijn", "equistatic"])
 def test_a_directed_graph_is_refused(graph: str) -> None:
-    with pytest.raises(BadParameter, match=f"matcha: graph must be undirected, and {graph} is not"):
+    with pytest.raises(BadParameter, match=f"matcha: graph must be undirected, but {graph} is directed"):
         topologies.get("matcha", 12, graph=graph)
 
 
 @pytest.mark.parametrize("graph", ["base", "random-matching", "one-peer-exponential", "matcha"])
 def test_a_graph_that_varies_is_refused(graph: str) -> None:
-    with pytest.raises(BadParameter, match=f"matcha: graph must stay the same in every step, and {graph}"):
+    with pytest.raises(BadParameter, match=f"matcha: graph must be the same in every step, but {graph}"):
         topologies.get("matcha", 12, graph=graph)
 
 

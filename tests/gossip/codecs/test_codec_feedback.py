@@ -121,10 +121,10 @@ def test_momentum_correction_with_bad_gradients_and_settings() -> None:
         correction.encode(np.array([1, np.nan, 3, 4], np.float32))
     assert (correction.velocity == before[0]).all()
     assert (correction.residual == before[1]).all()
-    with pytest.raises(SettingsError, match="for sparse codecs, not int8"):
+    with pytest.raises(SettingsError, match="momentum correction needs a sparse codec, and int8 sends every value"):
         MomentumCorrection(parse("int8"), 4)
-    with pytest.raises(SettingsError, match="momentum is from 0 to below 1, not 1"):
+    with pytest.raises(SettingsError, match="momentum must be from 0 to below 1, not 1"):
         MomentumCorrection(parse("topk"), 4, momentum=1)
     for wrong in (correction, ErrorFeedback(parse("topk"), 4)):
-        with pytest.raises(SettingsError, match="of 4 values"):
+        with pytest.raises(SettingsError, match=r"must have the shape of the residual, \(4,\), not \(5,\)"):
             wrong.encode(np.ones(5, np.float32))

@@ -11,8 +11,8 @@ import xxhash
 
 from gossip.errors import Reason, Rejected
 from gossip.values.layout import Layout
-from gossip.wire.chunk_frames import CHUNK_LIMIT
 from gossip.wire.frames import WireCodec
+from gossip.wire.limits import CHUNK_LIMIT
 from gossip.wire.messages import Address, Chunk, Enter, Lack, Subject
 
 HERE, THERE = Address(3, 1), Address(4, 0)

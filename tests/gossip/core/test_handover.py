@@ -10,7 +10,7 @@ from hand_swarm import CIRCLE, Hand, only, parcel
 
 from gossip import events
 from gossip.errors import Reason
-from gossip.wire.frames import ANNEX_BYTES
+from gossip.wire.limits import ANNEX_BYTES
 from gossip.wire.messages import Address, Parcel, Piece, Want
 
 STATE = [1.0, 2.0, 3.0, 4.0]

@@ -396,14 +396,14 @@ def test_it_is_allowed_where_they_do() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("topk-pair:told=fp16", "topk-pair: told is what values are offered as: none, bf16, int8; not 'fp16'"),
-        ("topk-pair:values=sign", "topk-pair: values is what they are sent as"),
-        ("topk-pair:share=0%", "topk-pair: share is what is sent, above 0%"),
-        ("topk-pair:share=200%", "topk-pair: share is what is sent, above 0% and at most 100%, not 200%"),
+        ("topk-pair:told=fp16", "topk-pair: told must be one of none, bf16, int8, not 'fp16'"),
+        ("topk-pair:values=sign", "topk-pair: values must be one of"),
+        ("topk-pair:share=0%", "topk-pair: share must be above 0%"),
+        ("topk-pair:share=200%", "topk-pair: share must be above 0% and at most 100%, not 200%"),
         ("topk", "topk cannot carry mass"),
         ("topk:share=5%", "Use topk-pair, with which adpsgd averages the values that changed most; or bf16, fp16"),
         ("topk-pair:k=3", "topk-pair has no parameter 'k'; its parameters: share, values, told"),
-        ("topk-pair:share", "should read key=value"),
+        ("topk-pair:share", "is not of the form key=value"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:

@@ -28,7 +28,8 @@ from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.values.layout import Layout
 from gossip.view.view import Roster
-from gossip.wire.frames import _KINDS, VERSION, WireCodec
+from gossip.wire.frames import VERSION, WireCodec
+from gossip.wire.kinds import BY_CLASS
 from gossip.wire.messages import (
     ANYBODY,
     Ack,
@@ -56,7 +57,7 @@ PATIENCE = 60.0
 MOMENT = 0.6
 LAYOUT = Layout.uniform(8, 2, np.float64)
 ME, OTHER = Address(0, 0), Address(1, 0)
-_LOOK, _SHOWN = _KINDS[Look], _KINDS[Shown]
+_LOOK, _SHOWN = BY_CLASS[Look].number, BY_CLASS[Shown].number
 
 
 @dataclass

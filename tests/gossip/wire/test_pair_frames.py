@@ -15,7 +15,8 @@ from gossip.codecs.pair_coding import PairCoding
 from gossip.codecs.topk import Sparse
 from gossip.errors import Reason, Rejected
 from gossip.values.layout import Layout
-from gossip.wire.frames import VERSION, WEIGHT_LIMIT, WireCodec
+from gossip.wire.frames import VERSION, WireCodec
+from gossip.wire.limits import WEIGHT_LIMIT
 from gossip.wire.messages import Address, Parcel, Proposal
 
 COUNT = 50

@@ -10,29 +10,20 @@ import pytest
 from hand_swarm import sealed, sealed_bytes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from wire_cases import CASES, IN_PAIRS
 
-from gossip.codecs.pair_coding import PairCoding
-from gossip.codecs.topk import Sparse
 from gossip.errors import Reason, Rejected
 from gossip.values.layout import Layout
 from gossip.wire.frames import VERSION, WireCodec
-from gossip.wire.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Proposal, Refusal
+from gossip.wire.kinds import BY_CLASS, KINDS
+from gossip.wire.messages import Address, Message, Parcel
 
-LAYOUT = Layout.uniform(5, 2, np.dtype(np.float32))
-PAIRS = PairCoding(share=1.0, told="none")
-CODEC = WireCodec("run", LAYOUT, PAIRS.spelled)
-BODY = np.array([0.5, -1.5], np.float32)
-
+CODEC = IN_PAIRS
 ONE, TWO = Address(1, 0), Address(2, 3)
-TOLD = Sparse(np.array([0, 1]), BODY)
+BODY = np.array([0.5, -1.5], np.float32)
+#: One of each kind and more. Parcels in a codec come back decoded, so their bytes cannot be compared.
 MESSAGES: list[Message] = [
-    Parcel(ONE, TWO, 4, 300, 0, 0.25, BODY, 0.5),
-    Ack(ONE, TWO, 4),
-    Refusal(TWO, ONE, 70_000),
-    Pass(ONE, TWO, 300, 1),
-    Hello(TWO, ONE),
-    Fence(ONE, TWO),
-    Proposal(ONE, TWO, 300, 0, 0.25, 0.5, TOLD, PAIRS.told.encode_some(TOLD, 2)),
+    case.message for case in CASES.values() if case.codec is CODEC and not getattr(case.message, "codec", "")
 ]
 VALID = [[bytes(frame) for frame in CODEC.encode(message)] for message in MESSAGES]
 
@@ -43,7 +34,8 @@ def outcome(frames: Sequence[bytes]) -> Message | Reason:
         message = CODEC.decode(frames)
     except Rejected as error:
         return error.reason
-    assert [bytes(frame) for frame in CODEC.encode(message)] == [bytes(frame) for frame in frames]
+    if not BY_CLASS[type(message)].any_run:  # what is encoded again names our run
+        assert [bytes(frame) for frame in CODEC.encode(message)] == [bytes(frame) for frame in frames]
     return message
 
 
@@ -81,7 +73,7 @@ def test_any_msgpack_object_with_a_correct_seal(header: object, body: bytes | No
 
 @settings(max_examples=1500)
 @given(
-    kind=st.integers(0, 5) | st.just(18) | FIELDS | ANYTHING,
+    kind=st.integers(0, len(KINDS) - 1) | FIELDS | ANYTHING,
     counts=st.lists(st.integers(0, 3) | INTEGERS, min_size=5, max_size=5),
     more=st.lists(FIELDS | ANYTHING, max_size=8),
     body=st.sampled_from([None, BODY.tobytes(), b"", b"\xff" * 8]),

@@ -12,8 +12,9 @@ from hand_swarm import sealed, sealed_bytes
 
 from gossip.errors import Reason, Rejected
 from gossip.values.layout import Layout
-from gossip.wire.frames import HEADER_LIMIT, VERSION, WEIGHT_LIMIT, WireCodec
-from gossip.wire.messages import Ack, Address, Parcel
+from gossip.wire.frames import VERSION, WireCodec
+from gossip.wire.limits import HEADER_LIMIT, WEIGHT_LIMIT
+from gossip.wire.messages import Ack, Address, Parcel, Piece
 
 LAYOUT = Layout.uniform(4, 2, np.dtype(np.float32))
 CODEC = WireCodec("run", LAYOUT)
@@ -218,6 +219,12 @@ def test_a_weight_is_a_positive_sane_float(weight: object) -> None:
 @pytest.mark.parametrize("ask", [1.0, 1.5, -0.1, float("nan"), float("inf"), 0, True, "0", None])
 def test_nobody_can_ask_for_all_of_our_mass_or_more(ask: object) -> None:
     assert reason(sealed(changed(PARCEL, ASK, ask), BODY)) is Reason.MALFORMED
+
+
+@pytest.mark.parametrize("length", [3.0, True, "3", None, 2, 4])
+def test_a_length_that_the_annex_does_not_have_has_the_wrong_shape(length: object) -> None:
+    assert reason(sealed([VERSION, "run", 9, 7, 0, 1, 0, 2, 3, 0, "uint8", length], b"abc")) is Reason.SHAPE
+    assert isinstance(CODEC.decode(sealed([VERSION, "run", 9, 7, 0, 1, 0, 2, 3, 0, "uint8", 3], b"abc")), Piece)
 
 
 def test_the_sender_is_named_once_the_seal_is_checked() -> None:

@@ -7,7 +7,8 @@ import pytest
 from hand_swarm import sealed
 
 from gossip.values.layout import Layout
-from gossip.wire.frames import HEADER_LIMIT, VERSION, WEIGHT_LIMIT, WireCodec
+from gossip.wire.frames import VERSION, WireCodec
+from gossip.wire.limits import HEADER_LIMIT, WEIGHT_LIMIT
 from gossip.wire.messages import Ack, Address, Fence, Hello, Message, Parcel, Pass, Refusal
 
 LARGEST = 2**53 - 1

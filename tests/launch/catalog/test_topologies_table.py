@@ -55,7 +55,7 @@ def test_the_default_is_32_peers(capsys: Capture) -> None:
 
 def test_what_does_not_exist_for_n_says_which_n_do(capsys: Capture) -> None:
     line = " ".join(line_of(said(capsys, "topologies", "-n", "33"), "hypercube"))
-    assert line.startswith("hypercube needs a power of two, not n = 33; the nearest that work: n = 32 and 64")
+    assert line.startswith("hypercube needs a power of two, not n = 33; the nearest supported sizes: n = 32 and 64")
 
 
 def test_random_ones_are_marked_and_depend_on_the_seed(capsys: Capture) -> None:

@@ -95,7 +95,7 @@ def test_no_command_prints_the_help_to_stderr_and_fails(capsys: Capture) -> None
         (["topologies", "base:q=1"], "base has no parameter 'q'; its parameters: k"),
         (["topologies", "base:k=0"], "at least 1, not 0"),
         (["topologies", "base:k=many"], "k takes an integer, not 'many'"),
-        (["topologies", "hypercube", "-n", "6"], "the nearest that work: n = 4 and 8"),
+        (["topologies", "hypercube", "-n", "6"], "the nearest supported sizes: n = 4 and 8"),
         (["topologies", "@no/such.json"], "no/such.json: cannot be read: No such file"),
         (["topologies", "base", "--plot", "picture.jpg"], "picture.jpg: the file name must end in .svg or .png"),
         (["topologies", "base", "--plot", "picture"], "the file name must end in .svg or .png"),
@@ -114,7 +114,7 @@ def test_a_message_of_several_lines_becomes_one(capsys: Capture, tmp_path: Path)
 def test_a_file_with_another_number_of_peers_than_asked_for(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "three.edges"
     path.write_text("0 1\n1 2\n2 0\n")
-    assert "a graph of 3 peers, but there are 4" in failure(capsys, "topologies", f"@{path}", "-n", "4")
+    assert "a graph of 3 peers, but the run has 4" in failure(capsys, "topologies", f"@{path}", "-n", "4")
 
 
 def with_command(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -27,7 +27,7 @@ SCRIPT = str(Path(__file__).parents[2] / "support" / "peer_script.py")
         ("allreduce", ["--compress", "topk-pair"], "codec"),
         ("allreduce:plan=ring", ["--compress", "int8"], "leave plan=ring out"),
         ("allreduce:correction=0.9", [], "say compress topk, or adacomp"),
-        ("allreduce:correction=0.9", ["--compress", "int8"], "momentum correction is for sparse codecs"),
+        ("allreduce:correction=0.9", ["--compress", "int8"], "momentum correction needs a sparse codec"),
         ("allreduce:correction=1", ["--compress", "topk"], "from 0 to below 1"),
     ],
 )

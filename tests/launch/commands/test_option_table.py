@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import pytest
 
-from launch.commands.arguments import integer
-from launch.commands.option_table import OptionTable, option
-from launch.commands.options import JoinOptions, LaunchOptions, SharedOptions
+from launch.options.arguments import integer
+from launch.options.option_table import OptionTable, option
+from launch.options.options import JoinOptions, LaunchOptions, SharedOptions
 from launch.parser import Parser
 from launch.user_errors import CommandError
 from peers.setup import Setup

@@ -65,4 +65,6 @@ def test_where_nobody_averages_in_pairs_it_is_refused_before_anything_starts(alg
 
 def test_a_parameter_that_there_is_not_is_refused(capsys: Capture) -> None:
     wrong = ["--algorithm", "adpsgd", "--compress", "topk-pair:values=sign"]
-    assert failure(capsys, "launch", "-n", "2", "--dry-run", *wrong, SCRIPT).startswith("topk-pair: values is what")
+    assert failure(capsys, "launch", "-n", "2", "--dry-run", *wrong, SCRIPT).startswith(
+        "topk-pair: values must be one of"
+    )

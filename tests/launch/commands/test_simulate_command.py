@@ -13,7 +13,7 @@ from commands import Capture, failure, said
 
 from gossip.faults import parse_cut, parse_incident, parse_pause
 from launch import cli, terminal
-from launch.commands.arguments import AVERAGING
+from launch.options.arguments import AVERAGING
 
 #: The command of the issue.
 ISSUE = shlex.split(
@@ -179,10 +179,10 @@ def test_a_picture_marks_what_happened(capsys: Capture) -> None:
         (["--loss", "100%"], "loss is a share from 0% to less than 100%, not 100%"),
         (["--duplicate", "1"], "duplicate is a share from 0% to less than 100%"),
         (["--corrupt", "100%"], "corrupt is a share from 0% to less than 100%"),
-        (["--loss", "110%"], "argument --loss: '110%' should read a share"),
-        (["--share", "0"], "share is a fraction above 0 and at most 1, not 0.0"),
+        (["--loss", "110%"], "argument --loss: '110%' is not a share"),
+        (["--share", "0"], "share must be a fraction above 0 and at most 1, not 0.0"),
         (["--weight-floor", "1"], "not 1.0 and 3.0"),
-        (["--weight-cap", "nan"], "weight_floor is below and weight_cap above"),
+        (["--weight-cap", "nan"], "weight_floor must be from 0 to below 1 and weight_cap above 1"),
         (["--weight-cap", "x"], "argument --weight-cap: "),
         (["--peers", "0"], "argument --peers: must be a whole number of at least 1, not '0'"),
         (["--steps", "0"], "argument --steps: must be a whole number of at least 1, not '0'"),

@@ -15,7 +15,7 @@ from rich.console import Console
 
 import launch.swarm.controller
 import launch.watch.display
-from launch.commands.options import LaunchOptions
+from launch.options.options import LaunchOptions
 from launch.swarm.controller import Controller
 from launch.swarm.host import PeerProcess
 from launch.swarm.launching import planned

@@ -210,7 +210,7 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixt
         (["-n", "4", "--algorithm", "dpsgd", "--topology", "ring"], "edges that go both ways"),
         (["-n", "4", "--algorithm", "noloco", "--topology", "ring"], "needs pairs that swap halves"),
         (["-n", "4", "--algorithm", "sgp:momentum=all"], "momentum is own, mixed or quasi-global, not all"),
-        (["-n", "4", "--share", "0"], "share is a fraction above 0"),
+        (["-n", "4", "--share", "0"], "share must be a fraction above 0"),
         (["-n", "4", "--preset", "lna"], "did you mean lan"),
         (["-n", "4", "--fault", "kill:4@3"], "ranks are 0 to 3"),
         (["-n", "4", "--fault", "drpo:4%"], "drop"),
@@ -284,7 +284,7 @@ def test_whoever_says_no_topology_gets_one_that_suits(
 
 
 def test_a_toml_file_holds_options_and_flags_win(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    config = tmp_path / "launch.swarm.toml"
+    config = tmp_path / "launch.options.toml"
     config.write_text('peers = 3\ntopology = "ring"\nalgorithm = "sgp"\nfault = ["drop:5%"]\n')
     out = said(capsys, "launch", "--config", str(config), "--algorithm", "osgp", "--dry-run", DUMMY)
     assert "3 peers" in out
@@ -301,8 +301,8 @@ def test_a_toml_file_holds_options_and_flags_win(capsys: pytest.CaptureFixture[s
         ("resume = 1", "resume must be true or false"),
         ("fault = [1]", "fault must be a list of strings"),
         ("peers = = 3", "line 1"),
-        ("share = nan", "share is a fraction above 0"),
-        ("share = 7", "share is a fraction above 0"),
+        ("share = nan", "share must be a fraction above 0"),
+        ("share = 7", "share must be a fraction above 0"),
         ("restart = -3", "restart must be 0 or more, not -3"),
         ("checkpoint-every = -1", "checkpoint-every must be 0 or more"),
         ("stop-timeout = nan", "stop-timeout must be 0 or more"),
@@ -310,6 +310,6 @@ def test_a_toml_file_holds_options_and_flags_win(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_a_bad_toml_file_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
-    config = tmp_path / "launch.swarm.toml"
+    config = tmp_path / "launch.options.toml"
     config.write_text(text)
     assert message in failure(capsys, "launch", "--config", str(config), DUMMY)

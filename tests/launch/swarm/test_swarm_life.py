@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ssh_server import ROOT, Network, inside, run
 
-from launch.swarm.invitation import JOIN, WATCH, Invitation, found, read_invitation
+from launch.watch.invitation import JOIN, WATCH, Invitation, found, read_invitation
 from launch.watch.lookout import Lookout
 
 SCRIPT = Path(__file__).parents[2] / "support" / "life_script.py"
@@ -198,7 +198,7 @@ def _drop(network: Network, verb: str) -> None:
 
 
 def test_an_invitation_names_whom_it_does_not_know(tmp_path: Path) -> None:
-    from launch.swarm.invitation import write_invitation
+    from launch.watch.invitation import write_invitation
 
     write_invitation(tmp_path / JOIN, Invitation({"127.0.0.1:4000": ""}))
     with pytest.raises(Exception, match=r"does not list 127\.0\.0\.1:5000; it lists 127\.0\.0\.1:4000"):

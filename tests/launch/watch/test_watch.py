@@ -30,12 +30,12 @@ from gossip.values.layout import Layout
 from gossip.wire.frames import WireCodec
 from gossip.wire.messages import ANYBODY, Address, Look, Shown
 from launch import cli
-from launch.swarm.invitation import WATCH, Invitation, write_invitation
 from launch.watch.display import Display
+from launch.watch.invitation import WATCH, Invitation, write_invitation
 from launch.watch.lookout import Lookout, NobodyAnswers
 from launch.watch.picture import behind, read_picture, status
 from launch.watch.watching import table, watch
-from peers.reporting.columns import COLUMNS, TOLD
+from peers.table.columns import COLUMNS, TOLD
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 SCRIPT = Path(__file__).parents[2] / "support" / "peer_script.py"

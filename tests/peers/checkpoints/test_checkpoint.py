@@ -19,8 +19,8 @@ import peers.checkpoints.checkpoint
 import peers.checkpoints.snapshot_files
 from gossip.errors import SettingsError
 from peers.checkpoints.checkpoint import CheckpointError, Checkpoints, Snapshot, StateError
-from peers.checkpoints.random_states import capture_random_states, restore_random_states
-from peers.checkpoints.state_dicts import flatten, unflatten
+from peers.state.random_states import capture_random_states, restore_random_states
+from peers.state.state_dicts import flatten, unflatten
 
 
 def names(directory: Path) -> list[str]:

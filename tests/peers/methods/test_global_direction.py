@@ -153,7 +153,7 @@ def test_what_neighbours_draw_a_peer_to_and_fro_by_is_hardly_repeated() -> None:
     """The exchange moves z by e and back again, and nobody moves by itself: no move of the swarm."""
     k, e = 4, 1.0
     peers = Peers(k, 0.5, n=1)
-    (model,), (method,) = peers.models, peers.methods.choosing
+    (model,), (method,) = peers.models, peers.methods
     moved = []
     for period in range(20):
         before = model.weight.detach().clone()

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from gossip.errors import SettingsError
-from peers.checkpoints.state_dicts import flatten, unflatten
 from peers.optimizers import LAMB, LARS
+from peers.state.state_dicts import flatten, unflatten
 
 STEPS = 50
 SHAPES = [(6, 5), (3, 2, 2, 2), (7,), ()]

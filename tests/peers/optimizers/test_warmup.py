@@ -13,9 +13,9 @@ from torch.optim.lr_scheduler import StepLR
 from gossip import presets
 from gossip.errors import SettingsError
 from peers import Peer
-from peers.checkpoints.state_dicts import flatten, unflatten
 from peers.optimizers import LARS
 from peers.optimizers.warmup import LinearScaling
+from peers.state.state_dicts import flatten, unflatten
 
 
 class Swarm:

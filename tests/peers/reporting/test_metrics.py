@@ -23,9 +23,10 @@ import peers
 from gossip import events
 from gossip.errors import Reason, SettingsError
 from gossip.membership import Record, State
-from gossip.wire.messages import Address
+from gossip.wire.frames import WireCodec
+from gossip.wire.messages import Address, Hello
 from launch import cli
-from launch.commands.options import LaunchOptions
+from launch.options.options import LaunchOptions
 from launch.report.run_directory import read_run
 from peers.reporting.metrics import Metrics
 from peers.session.chronicle import Chronicle
@@ -77,8 +78,9 @@ def test_a_peer_tells_what_it_did() -> None:
         peer._reporter.report(state="training")
         session = peer._attached().session
         session.driver.dropped, session.chronicle.written_off = 3, 0.25
-        session.driver._core.rejections.add(Reason.CHECKSUM, 1, 0.0)
-        session.driver.merge()  # the driver publishes what its core has counted
+        (frame,) = WireCodec("it", peer._attached().replica.layout).encode(Hello(Address(1, 0), Address(0, 0)))
+        session.driver.post(events.Received([bytes(frame[:-1]) + bytes([frame[-1] ^ 1])]))
+        session.driver.merge()  # answered once the frame is counted
         text = scraped(peer._metrics)
         waited, sent = peer._meter.waited, session.driver.bytes_sent
     found = figures(text)
@@ -262,7 +264,7 @@ def test_ports_that_cannot_be_are_told(
 
 
 def test_a_toml_file_has_the_port_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    script, config = tmp_path / "train.py", tmp_path / "launch.swarm.toml"
+    script, config = tmp_path / "train.py", tmp_path / "launch.options.toml"
     script.touch()
     config.write_text('metrics_port = 0\nmetrics-bind = "127.0.0.2"\n')
     assert cli.main(["launch", "--config", str(config), "--dry-run", str(script)]) == 0
@@ -376,7 +378,7 @@ def test_the_first_rejection_of_each_kind_is_an_event_and_a_flood_is_few() -> No
         ("checksum", 1000),
         ("stale", 1),
     ]
-    assert diary.told == ["thrown away, 1 so far: checksum from 2: bytes"], "what is stale was to be expected"
+    assert diary.told == ["rejected a frame, 1 so far: checksum from 2: bytes"], "what is stale was to be expected"
     assert diary.chronicle.counts["RejectedFrame"] == 1001
 
 

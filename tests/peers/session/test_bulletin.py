@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossip.errors import SettingsError
-from gossip.wire.frames import NEWS_LIMIT
+from gossip.wire.limits import NEWS_LIMIT
 from peers.session.bulletin import Agreement, Bulletin, RollCall
 
 WHATS = ("here", "state", "mixing")
@@ -202,7 +202,7 @@ def test_hostile_news_change_nothing_and_are_warned_of(body: bytes) -> None:
     post = Post()
     post.board.hear(body)
     assert post.warnings
-    assert "thrown away" in post.warnings[0]
+    assert "malformed news were dropped" in post.warnings[0]
     assert post.board.early() == set()
     assert len(post.published) == 1
 
@@ -216,7 +216,7 @@ def test_a_topic_that_makes_no_sense_does_not_spoil_the_others(data: bytes) -> N
     post.board.hear(msgpack.packb({"roll": data, "other": sound.encode()}))
     assert post.roll.ranks("here") == set()
     assert other.ranks("here") == {3}
-    assert "news about roll were thrown away" in post.warnings[0]
+    assert "malformed news about roll were dropped" in post.warnings[0]
 
 
 @given(st.binary(max_size=300))
@@ -280,7 +280,7 @@ def test_who_waits_is_woken_by_what_is_heard() -> None:
     assert found == [True]
 
 
-def test_who_waits_is_woken_by_wake_and_by_tell() -> None:
+def test_who_waits_is_woken_by_wake_and_by_publish() -> None:
     post = Post()
     there: list[int] = []
     thread, found = waiting(post, lambda: len(there) > 0)

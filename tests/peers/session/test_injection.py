@@ -168,7 +168,7 @@ def test_random_stragglers_are_those_of_the_simulator(hand: Hand) -> None:
 
 
 def test_nobody_is_made_faster(hand: Hand) -> None:
-    with pytest.raises(SettingsError, match=r"a real peer can be slowed down, not sped up by 0\.5x"):
+    with pytest.raises(SettingsError, match=r"stragglers: a real peer can be slowed down, not sped up by 0\.5x"):
         hand.boundary(3, stragglers=("2=0.5x",))
     with pytest.raises(SettingsError, match=r"'random=10%:0\.5x-2x': a real peer can be slowed down, not sped up"):
         parse_stragglers(["2=4x", "random=10%:0.5x-2x"], WORLD)

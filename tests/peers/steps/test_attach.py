@@ -305,20 +305,20 @@ def test_attach_comes_once_and_in_time() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Meeting(1).peer(0) as peer:
         for early in (lambda: peer.weight, peer.consensus, lambda: peer.evaluate(lambda: 0)):
-            with pytest.raises(PeerError, match="attach a model first"):
+            with pytest.raises(PeerError, match="rank 0 has no model yet"):
                 early()
-        with pytest.raises(PeerError, match="attach a model first"):
+        with pytest.raises(PeerError, match="rank 0 has no model yet"):
             next(iter(peer.batches([1], 1, 1)))
         peer.attach(model, optimizer)
-        with pytest.raises(PeerError, match="attached already"):
+        with pytest.raises(PeerError, match="rank 0 has a model attached already"):
             peer.attach(model, optimizer)
     for late in (peer.consensus, lambda: peer.evaluate(lambda: 0), lambda: next(iter(peer.batches([1], 1, 1)))):
-        with pytest.raises(PeerError, match="has ended: use it inside of its with statement"):
+        with pytest.raises(PeerError, match="rank 0 has ended: use the peer inside of its with statement"):
             late()
     assert peer.weight == 1.0, "what it was left with can still be asked for"
     with Meeting(1).peer(0) as peer:
         peer.close()
-        with pytest.raises(PeerError, match="has ended"):
+        with pytest.raises(PeerError, match="rank 0 has ended"):
             peer.attach(model, optimizer)
 
 

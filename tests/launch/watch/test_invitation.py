@@ -12,8 +12,8 @@ import pytest
 
 from gossip.errors import SettingsError
 from gossip.net.transport import new_keys
-from launch.swarm.invitation import JOIN, WATCH, Invitation, found, read_invitation, write_invitation
 from launch.user_errors import CommandError
+from launch.watch.invitation import JOIN, WATCH, Invitation, found, read_invitation, write_invitation
 
 PLACES = ("127.0.0.1:4001", "[::1]:4002")
 
@@ -120,5 +120,5 @@ def test_a_peer_by_name_needs_no_file_or_is_found_in_it(tmp_path: Path, invitati
 def test_what_is_neither_a_peer_nor_a_directory_is_said_to_be() -> None:
     with pytest.raises(CommandError, match="nowhere is neither a directory nor host:port"):
         found("nowhere", WATCH)
-    with pytest.raises(SettingsError, match="a port is a number"):
+    with pytest.raises(SettingsError, match="the port must be a number"):
         found("no:where", WATCH)

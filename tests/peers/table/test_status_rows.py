@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import peers
 from gossip.net.transport import new_keys
-from launch.swarm.invitation import Invitation
+from launch.watch.invitation import Invitation
 from launch.watch.lookout import Lookout, NobodyAnswers
-from peers.reporting import status_rows
-from peers.reporting.columns import COLUMNS, RATES, TOLD
-from peers.reporting.pulse import Pulse
-from peers.reporting.status_rows import Rows
+from peers.table import status_rows
+from peers.table.columns import COLUMNS, RATES, TOLD
+from peers.table.pulse import Pulse
+from peers.table.status_rows import Rows
 
 
 def row(rank: int, life: int = 0, number: int = 1, **values: Any) -> list[Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from launch.commands.arguments import AVERAGING, COLLECTIVE, fault_reader, integer, port, positive, seconds
-from launch.commands.option_table import OptionTable, option
+from launch.options.arguments import AVERAGING, COLLECTIVE, fault_reader, integer, port, positive, seconds
+from launch.options.option_table import OptionTable, option
 from peers.setup import Setup
 
 __all__ = ["JoinOptions", "LaunchOptions", "SharedOptions"]

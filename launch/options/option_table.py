@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from launch.swarm.toml import read_toml
+from launch.options.toml import read_toml
 from launch.user_errors import CommandError
 
 __all__ = ["OptionTable", "option"]

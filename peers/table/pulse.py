@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peers.reporting.columns import RATES
-from peers.reporting.status_rows import Rows
+from peers.table.columns import RATES
+from peers.table.status_rows import Rows
 
 __all__ = ["Pulse", "rates"]
 

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import lr_scheduler
 
-from peers.checkpoints.random_states import capture_random_states, restore_random_states
-from peers.checkpoints.state_dicts import DEPTH, flatten, unflatten
-from peers.checkpoints.storable import DTYPES, StateError, copy_to_cpu
+from peers.state.random_states import capture_random_states, restore_random_states
+from peers.state.state_dicts import DEPTH, flatten, unflatten
+from peers.state.storable import DTYPES, StateError, copy_to_cpu
 
 Optimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from peers.checkpoints.storable import StateError
+from peers.state.storable import StateError
 
 __all__ = ["capture_random_states", "restore_random_states"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 import torch
 
-from peers.checkpoints.state_dicts import flatten, unflatten
-from peers.checkpoints.storable import StateError, copy_to_cpu, memory_of, why_not
+from peers.state.state_dicts import flatten, unflatten
+from peers.state.storable import StateError, copy_to_cpu, memory_of, why_not
 
 __all__ = ["REST_LIMIT", "FrozenSnapshot", "Snapshot", "freeze", "thaw"]
 

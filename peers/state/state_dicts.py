@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from peers.checkpoints.storable import StateError, memory_of, why_not
+from peers.state.storable import StateError, memory_of, why_not
 
 __all__ = ["DEPTH", "flatten", "unflatten"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgpack
 
-from peers.reporting.columns import LONGEST, TOLD
+from peers.table.columns import LONGEST, TOLD
 
 __all__ = ["Rows"]
 
