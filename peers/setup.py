@@ -170,5 +170,5 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise SettingsError(f"the environment variable {name} must be a number, not {text!r}")
+        raise SettingsError(f"the environment variable {name} must be a whole number of 0 or more, not {text!r}")
     return int(text)

@@ -54,9 +54,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
     except _MALFORMED as error:
-        raise CommandError(f"{path} is not JSON: {error}") from error
+        raise CommandError(f"{path}: the file is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise CommandError(f"{path} does not contain a JSON object")
+        raise CommandError(f"{path}: the file does not contain a JSON object")
     return found
 
 

@@ -33,9 +33,9 @@ def test_torchrun_comes_before_slurm_and_both_are_read() -> None:
 
 
 def test_an_environment_that_says_nonsense_is_named() -> None:
-    with pytest.raises(SettingsError, match="WORLD_SIZE='many', which is no number"):
+    with pytest.raises(SettingsError, match="WORLD_SIZE must be a whole number of 0 or more, not 'many'"):
         from_environment({**TORCHRUN, "WORLD_SIZE": "many"})
-    with pytest.raises(SettingsError, match="SLURM_LOCALID='-1'"):
+    with pytest.raises(SettingsError, match="SLURM_LOCALID must be a whole number of 0 or more, not '-1'"):
         from_environment({**SLURM, "SLURM_LOCALID": "-1"})
 
 
@@ -62,19 +62,19 @@ def test_hosts_say_how_many_there_are_and_one_string_is_one_item() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rnak": 1}, "join has no argument 'rnak'; there are: .*rank"),
+        ({"rnak": 1}, "peers.join has no argument 'rnak'; its arguments are: .*rank"),
         ({"environment": {}}, "join has no argument 'environment'"),
-        ({"rank": 3, "world_size": 3}, "ranks are 0 to 2, and this one is 3"),
-        ({"rank": -1, "world_size": 3}, "ranks are 0 to 2, and this one is -1"),
-        ({"hosts": ["a:1"], "world_size": 2}, "2 peers have as many hosts, not 1"),
-        ({"start_timeout": 0}, "start_timeout is above 0"),
+        ({"rank": 3, "world_size": 3}, "rank 3 is out of range: with 3 peers, ranks are 0 to 2"),
+        ({"rank": -1, "world_size": 3}, "rank -1 is out of range: with 3 peers, ranks are 0 to 2"),
+        ({"hosts": ["a:1"], "world_size": 2}, "hosts lists 1 addresses for 2 peers"),
+        ({"start_timeout": 0}, "start_timeout must be above 0"),
         ({"share": 0}, "share must be a fraction above 0 and at most 1, not 0"),
         ({"share": float("nan")}, "share must be a fraction above 0"),
-        ({"start_timeout": float("nan")}, "start_timeout is above 0"),
-        ({"checkpoint_every": -1, "run_dir": "x"}, "checkpoints come every 0"),
-        ({"checkpoint_keep": 0, "run_dir": "x"}, "at least one is kept"),
-        ({"checkpoint_every": 5}, "checkpoints need a place: say run_dir"),
-        ({"resume": True}, "checkpoints need a place: say run_dir"),
+        ({"start_timeout": float("nan")}, "start_timeout must be above 0"),
+        ({"checkpoint_every": -1, "run_dir": "x"}, "checkpoint_every must be 0"),
+        ({"checkpoint_keep": 0, "run_dir": "x"}, "checkpoint_keep must be 1 or more"),
+        ({"checkpoint_every": 5}, "checkpoints need a directory: set run_dir"),
+        ({"resume": True}, "checkpoints need a directory: set run_dir"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(arguments: dict[str, object], message: str) -> None:

@@ -82,7 +82,7 @@ def test_steps_chooses_how_many(capsys: Capture) -> None:
 def test_too_many_links_are_cut_and_counted(capsys: Capture) -> None:
     text = said(capsys, "topologies", "complete", "-n", "16")  # 120 links
     assert len(re.findall(r"\d<->\d", text)) == 100
-    assert "20 links were left out; --json lists all." in text
+    assert "20 links are left out here; --json lists all." in text
 
 
 def test_idle_steps_are_said_to_be_idle(capsys: Capture) -> None:

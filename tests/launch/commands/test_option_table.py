@@ -50,16 +50,16 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_default(tmp_p
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sede = 1", "there is no option 'sede'; there are: late, names, place, seed"),
-        ("loud = true", "there is no option 'loud'"),
-        ("seed = 1.5", "seed is a number"),
-        ("seed = true", "seed is a number"),
-        ("late = 'x'", "late is a number"),
-        ("names = [1]", "names is a list of texts"),
-        ("place = 1", "place is a text"),
-        ("seed = -1", "seed is 0 or more, not -1"),
-        ("late = 0", "late is above 0 seconds, not 0"),
-        ("late = inf", "late is above 0 seconds, not inf"),
+        ("sede = 1", "unknown option 'sede'; the options are: late, names, place, seed"),
+        ("loud = true", "unknown option 'loud'"),
+        ("seed = 1.5", "seed must be a number"),
+        ("seed = true", "seed must be a number"),
+        ("late = 'x'", "late must be a number"),
+        ("names = [1]", "names must be a list of strings"),
+        ("place = 1", "place must be a string"),
+        ("seed = -1", "seed must be 0 or more, not -1"),
+        ("late = 0", "late must be above 0 seconds, not 0"),
+        ("late = inf", "late must be above 0 seconds, not inf"),
     ],
 )
 def test_what_a_file_must_not_say(tmp_path: Path, text: str, message: str) -> None:

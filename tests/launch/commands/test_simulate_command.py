@@ -97,7 +97,9 @@ def test_the_text_has_the_figures(capsys: Capture) -> None:
     assert text.startswith("8 peers, sgp on one-peer-exponential, seed 7\n")
     assert f"{result['messages']} messages" in text
     assert f"{result['disagreement']:.3g} of the first spread" in text
-    assert f"{result['weight_total']:.6g} in all, {result['weight_written_off']:.6g} written off with the dead" in text
+    assert (
+        f"{result['weight_total']:.6g} in all, {result['weight_written_off']:.6g} written off with dead peers" in text
+    )
     assert f"after {result['events']} events" in text
     assert f"{result['virtual_seconds']:.3g} s virtual" in text
     assert "\x1b" not in text
@@ -182,12 +184,12 @@ def test_a_picture_marks_what_happened(capsys: Capture) -> None:
         (["--weight-floor", "1"], "not 1.0 and 3.0"),
         (["--weight-cap", "nan"], "weight_floor must be from 0 to below 1 and weight_cap above 1"),
         (["--weight-cap", "x"], "argument --weight-cap: "),
-        (["--peers", "0"], "argument --peers: a whole number of at least 1, not '0'"),
-        (["--steps", "0"], "argument --steps: a whole number of at least 1, not '0'"),
+        (["--peers", "0"], "argument --peers: must be a whole number of at least 1, not '0'"),
+        (["--steps", "0"], "argument --steps: must be a whole number of at least 1, not '0'"),
         (["--steps", "many"], "a whole number, not 'many'"),
         (["--shards", "0"], "at least 1, not '0'"),
         (["--size", "0"], "at least 1, not '0'"),
-        (["--seed", "x"], "argument --seed: a whole number, not 'x'"),
+        (["--seed", "x"], "argument --seed: must be a whole number, not 'x'"),
         (["--delay", "50ms-5ms"], "the least first"),
         (["--delay", "5"], "a delay in time units"),
         (["--step-time", "0"], "a step takes more than 0 seconds"),
@@ -197,8 +199,8 @@ def test_a_picture_marks_what_happened(capsys: Capture) -> None:
         (["--detect", "inf"], "a time such as 2.5s or 300ms, not 'inf'"),
         (["--bandwidth", "0"], "megabits per second, such as 50, not '0'"),
         (["--bandwidth", "fast"], "megabits per second, such as 50, not 'fast'"),
-        (["--plot", "run.jpg"], "a picture's name ends in .svg or .png"),
-        (["--plot", "no/such/run.svg"], "there is no directory no/such"),
+        (["--plot", "run.jpg"], "the file name must end in .svg or .png"),
+        (["--plot", "no/such/run.svg"], "the directory no/such does not exist"),
         (["--pears", "3"], "--pears"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -135,7 +135,7 @@ def test_a_path_that_cannot_be_written(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "taken.svg"
     path.mkdir()
     assert cli.main(["topologies", "base", "-n", "4", "--plot", str(path)]) == 2
-    assert capsys.readouterr().err == f"gossip: error: --plot {path}: cannot be written: Is a directory\n"
+    assert capsys.readouterr().err == f"gossip: error: --plot {path}: the file cannot be written: Is a directory\n"
 
 
 def test_without_matplotlib_it_says_how_to_get_it(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_without_matplotlib_it_says_how_to_get_it(capsys: Capture, monkeypatch: 
     assert cli.main(["topologies", "base", "--plot", "p.svg"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "gossip: error: --plot needs matplotlib: pip install 'gossip-runtime[plot]'\n"
+    assert err == "gossip: error: --plot needs matplotlib, which is not installed: pip install 'gossip-runtime[plot]'\n"
 
 
 @pytest.fixture(scope="module")

@@ -160,7 +160,7 @@ def test_a_run_that_goes_on_has_no_end(capsys: Capture, tmp_path: Path) -> None:
         "0.5",
         "-",
     )
-    assert "No end is recorded of rank 0" in page.text
+    assert "Rank 0 has no recorded end" in page.text
 
 
 def test_a_restarted_rank_is_two_lives_in_one_row(capsys: Capture, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_steps_that_were_done_again_after_a_resume_count_once(capsys: Capture, t
     page = report(capsys, tmp_path)
     row = page.rank(0)
     assert (row["lives"], row["steps"], row["samples"], row["sent"]) == ("2", "10", "320", "10 kB")
-    assert "4 steps of rank 0 were done again after a resume, and count once." in page.text
+    assert "4 steps of rank 0 were repeated after a resume, and count once." in page.text
     assert "from the checkpoint of step 6" in page.text
 
 
@@ -244,13 +244,13 @@ def test_64_ranks_and_very_many_events_still_make_a_page(capsys: Capture, tmp_pa
     write(tmp_path / "rank-0" / "events.jsonl", start(), *many)
     page = report(capsys, tmp_path)
     assert len([row for row in page.cells if len(row) == 14]) == 65
-    assert "2900 more are in the files events.jsonl" in page.text
+    assert "2900 more events are in the files events.jsonl" in page.text
     assert (tmp_path / "report.html").stat().st_size < 2_000_000
 
 
 def test_ranks_of_other_hosts_are_missed(capsys: Capture, tmp_path: Path) -> None:
     write(make(tmp_path) / "events.jsonl", start(peers=3))
-    assert "There is nothing here of rank 1, 2:" in report(capsys, tmp_path).text
+    assert "Rank 1, 2 has no records here:" in report(capsys, tmp_path).text
 
 
 def test_the_night_before_a_resume_is_left_out(capsys: Capture, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_the_night_before_a_resume_is_left_out(capsys: Capture, tmp_path: Path) 
     write(home / "metrics.jsonl", *steps(100), *steps(100, 101, later))
     write(home / "events.jsonl", start(), start(later))
     page = report(capsys, tmp_path)
-    assert "9.97 h in which nothing was recorded are left out" in page.text
+    assert "The time axes leave out 9.97 h in which no rank wrote anything" in page.text
     assert page.rank(0)["lives"] == "2"
 
 
@@ -286,12 +286,16 @@ def test_the_page_goes_where_it_is_told_to(capsys: Capture, tmp_path: Path) -> N
     [
         ("rank-0/metrics.jsonl", '{"step": 1, "seconds": 1}\n{"st\n{"step": 2}\n', "line 2 is not JSON: "),
         ("rank-0/metrics.jsonl", '{"step": 1, "seconds": 1}\n[]\n', "line 2 is not a JSON object"),
-        ("rank-0/metrics.jsonl", '{"step": 1, "seconds": 1}\n{"step": 2}\n', "line 2 has no step and seconds"),
+        (
+            "rank-0/metrics.jsonl",
+            '{"step": 1, "seconds": 1}\n{"step": 2}\n',
+            "line 2 lacks the numbers step and seconds",
+        ),
         ("rank-0/metrics.jsonl", '{"a": [1\n2]}\n', "line 1 is not JSON: "),
         ("rank-0/metrics.jsonl", "\x00" * 3_000_000, "line 1 is longer than a million characters"),
         ("rank-0/events.jsonl", "x\n", "line 1 is not JSON: "),
-        ("rank-0/summary.json", "[" * 100_000, "not JSON: "),
-        ("rank-0/summary.json", "[]", "a JSON object was expected"),
+        ("rank-0/summary.json", "[" * 100_000, "is not JSON: "),
+        ("rank-0/summary.json", "[]", "does not contain a JSON object"),
         ("config.toml", "x =\n", "line 1, column "),
     ],
 )
@@ -305,10 +309,10 @@ def test_what_cannot_be_read_is_named(capsys: Capture, tmp_path: Path, name: str
 
 
 def test_what_is_no_run_is_refused(capsys: Capture, tmp_path: Path) -> None:
-    assert "not there" in failure(capsys, "report", str(tmp_path / "none"))
+    assert "does not exist" in failure(capsys, "report", str(tmp_path / "none"))
     assert "is not a run directory" in failure(capsys, "report", str(tmp_path))
     (tmp_path / "rank-0").mkdir()
-    assert "nothing is recorded in" in failure(capsys, "report", str(tmp_path))
+    assert "contains no records yet" in failure(capsys, "report", str(tmp_path))
     (tmp_path / "rank-0" / "metrics.jsonl").mkdir()
     assert f"cannot read {tmp_path}/rank-0/metrics.jsonl: " in failure(capsys, "report", str(tmp_path))
     (tmp_path / "file").touch()

@@ -28,7 +28,7 @@ def test_the_demo_survives_what_it_injects() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 of 4 peers finished" in done.stdout
     assert "rank 1 was ended by SIGKILL" in done.stdout
-    assert "rank 1 is started again" in done.stdout
+    assert "rank 1 is restarted" in done.stdout
     steps = {int(rank): int(count) for rank, count in re.findall(r"rank (\d): (\d+) steps", done.stdout)}
     assert set(steps) == {0, 1, 2, 3}
     assert steps[2] < steps[0] / 2, "the straggler does less"

@@ -47,35 +47,35 @@ def test_a_file_has_comments_and_blank_lines_and_keeps_its_order(tmp_path: Path)
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("node1 slots=x", "slots is a number"),
-        ("node1 slots=0", "slots is a number"),
-        ("node1 slots=-1", "slots is a number"),
-        ("node1 slots=4097", "slots is a number"),
-        ("node1 slots=1e3", "slots is a number"),
-        ("node1 slots=\u0663", "slots is a number"),
+        ("node1 slots=x", "slots must be a number"),
+        ("node1 slots=0", "slots must be a number"),
+        ("node1 slots=-1", "slots must be a number"),
+        ("node1 slots=4097", "slots must be a number"),
+        ("node1 slots=1e3", "slots must be a number"),
+        ("node1 slots=\u0663", "slots must be a number"),
         ("node1 slots=", "slots needs a value"),
         ("node1 slots", "slots needs a value"),
-        ("node1 slots=1 slots=2", "slots is said twice"),
-        ("node1 slot=2", "'slot=2' is not known"),
-        ("node1 max_slots=2", "'max_slots=2' is not known"),
-        ("node1 4", "'4' is not known"),
+        ("node1 slots=1 slots=2", "slots is given twice"),
+        ("node1 slot=2", "unknown word 'slot=2'"),
+        ("node1 max_slots=2", "unknown word 'max_slots=2'"),
+        ("node1 4", "unknown word '4'"),
         ("node1:ssh", "the port of 'node1:ssh'"),
         ("node1:0", "the port of 'node1:0'"),
         ("node1:65536", "the port of 'node1:65536'"),
         ("node1:", "the port of 'node1:'"),
-        ("-oProxyCommand=evil", "is no name or address of a host"),
-        ("node1;reboot", "is no name or address of a host"),
-        (":22", "'' is no name"),
-        ("@node1", "'' is no user's name"),
-        ("-l@node1", "'-l' is no user's name"),
-        ("a b@node1", "'b@node1' is not known"),
-        ("fd00::xyz", "is no IPv6 address"),
-        ("fd00::3:22222:1:2:3:4:5:6", "is no IPv6 address"),
-        ("[node1]:22", "is no IPv6 address in brackets"),
-        ("[fd00::3", "is no IPv6 address in brackets"),
-        ("[fd00::3]22", "is no IPv6 address in brackets"),
+        ("-oProxyCommand=evil", "is not a host name or address"),
+        ("node1;reboot", "is not a host name or address"),
+        (":22", "'' is not a host name"),
+        ("@node1", "'' is not a user name"),
+        ("-l@node1", "'-l' is not a user name"),
+        ("a b@node1", "unknown word 'b@node1'"),
+        ("fd00::xyz", "is not an IPv6 address"),
+        ("fd00::3:22222:1:2:3:4:5:6", "is not an IPv6 address"),
+        ("[node1]:22", "is not an IPv6 address in brackets"),
+        ("[fd00::3", "is not an IPv6 address in brackets"),
+        ("[fd00::3]22", "is not an IPv6 address in brackets"),
         ("node1 advertise=10.0.0.1:5000", "without a port"),
-        ("node1 advertise=$(id)", "is no name or address"),
+        ("node1 advertise=$(id)", "is not a host name or address"),
     ],
 )
 def test_a_mistake_is_told_with_its_line_and_what_it_should_be(tmp_path: Path, line: str, words: str) -> None:
@@ -91,12 +91,12 @@ def test_a_mistake_is_told_with_its_line_and_what_it_should_be(tmp_path: Path, l
 
 @pytest.mark.parametrize("second", ["a slots=2", "A", "alice@a", "a:2222"])
 def test_a_doubled_host_is_told_with_both_lines(second: str) -> None:
-    with pytest.raises(CommandError, match=r"hostfile, line 3: [aA] is there already, in line 1: write it once"):
+    with pytest.raises(CommandError, match=r"hostfile, line 3: [aA] is already listed in line 1: list it once"):
         parse_hostfile(f"a\nb\n{second}\n")
 
 
 def test_this_machine_under_two_names_is_doubled() -> None:
-    with pytest.raises(CommandError, match=r"line 2: 127\.0\.0\.1 is there already, in line 1"):
+    with pytest.raises(CommandError, match=r"line 2: 127\.0\.0\.1 is already listed in line 1"):
         parse_hostfile("localhost slots=2\n127.0.0.1 slots=2\n")
 
 
@@ -104,7 +104,7 @@ def test_this_machine_under_two_names_is_doubled() -> None:
 def test_an_empty_file_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "hosts"
     path.write_text(text)
-    with pytest.raises(CommandError, match=rf"{path} names no host; a line reads"):
+    with pytest.raises(CommandError, match=rf"{path} lists no host; a line reads"):
         read_hostfile(path)
 
 
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="Is a directory"):
         read_hostfile(tmp_path)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CommandError, match="it is not text"):
+    with pytest.raises(CommandError, match="it is not UTF-8 text"):
         read_hostfile(tmp_path / "bytes")
 
 
@@ -197,13 +197,13 @@ def test_what_is_known_of_a_host_survives_the_choice() -> None:
 @pytest.mark.parametrize(
     ("choice", "words"),
     [
-        ("c", "there is no host 'c'; there are: a (slots 0-3), b (slots 0-1), fd00::3 (slot 0)"),
-        ("a,c", "there is no host 'c'"),
-        ("c:0", "there is no host 'c'"),
-        ("0", "there is no host '0'"),
-        ("a,0", "there is no host '0'"),
-        ("a@", "there is no host ''"),
-        ("a:4", "a has no slot '4'; there are: a (slots 0-3)"),
+        ("c", "the hostfile has no host 'c'; it has: a (slots 0-3), b (slots 0-1), fd00::3 (slot 0)"),
+        ("a,c", "the hostfile has no host 'c'"),
+        ("c:0", "the hostfile has no host 'c'"),
+        ("0", "the hostfile has no host '0'"),
+        ("a,0", "the hostfile has no host '0'"),
+        ("a@", "the hostfile has no host ''"),
+        ("a:4", "a has no slot '4'; the hostfile has: a (slots 0-3)"),
         ("a:0,4", "a has no slot '4'"),
         ("a:", "a has no slot ''"),
         ("a:x", "a has no slot 'x'"),
@@ -220,7 +220,7 @@ def test_an_unknown_host_or_slot_is_told_with_what_there_is(option: str, choice:
 
 
 def test_both_together_are_refused() -> None:
-    with pytest.raises(CommandError, match="do not go together"):
+    with pytest.raises(CommandError, match="cannot be combined: give one"):
         selected(THREE, "a", "b")
 
 

@@ -128,7 +128,7 @@ def test_a_dead_peer_is_started_again_as_a_newcomer(start: Launch, tmp_path: Pat
 def test_an_injected_kill_is_no_failure(start: Launch) -> None:
     code, out = finished(start("-n", "2", "--fault", "kill:1@5", "--fault", "restart:1@10", action="die once"))
     assert code == 0, out
-    assert "rank 1 is started again" in out
+    assert "rank 1 is restarted" in out
 
 
 def test_ctrl_c_stops_all_cleanly(start: Launch, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_ctrl_c_stops_all_cleanly(start: Launch, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     code, out = finished(process)
     assert code == 130
-    assert "stopping, in 50 s at the latest; Ctrl-C again: at once" in out
+    assert "stopping within 50 s; press Ctrl-C again to stop at once" in out
     assert "gossip: stopped; see " in out
     assert "gossip: rank 0 " not in out, "who ends as asked is not worth a line"
     assert (tmp_path / "interrupted-0").exists()
@@ -218,7 +218,7 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixt
         (["-n", "4", "--hostfile", "hosts"], "not both"),
         (["--include", "a"], "--hostfile"),
         (["--resume"], "--run-dir"),
-        (["--resume", "--run-dir", "nowhere"], "no run in nowhere"),
+        (["--resume", "--run-dir", "nowhere"], "nowhere contains no run"),
         (["-n", "0"], "at least 1"),
         (["--config", "nowhere.toml"], "cannot read nowhere.toml"),
     ],
@@ -233,7 +233,7 @@ def test_two_runs_do_not_share_a_directory(capsys: pytest.CaptureFixture[str], t
     run = tmp_path / "run"
     (run / "rank-0").mkdir(parents=True)
     launch = ["launch", "-n", "2", "--run-dir", str(run), "--restart", "1", "--dry-run"]
-    assert f"there is a run in {run} already: go on with it by --resume" in failure(capsys, *launch, DUMMY)
+    assert f"{run} already contains a run: continue it with --resume" in failure(capsys, *launch, DUMMY)
     assert "resume: True" in said(capsys, *launch, "--resume", DUMMY)
     (run / "rank-0").rmdir()
     (run / "notes.txt").touch()
@@ -250,14 +250,14 @@ def test_two_launches_of_the_same_second_have_two_directories(
 
 
 def test_a_missing_script_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "which script" in failure(capsys, "launch", "-n", "2")
-    assert "no script nowhere.py" in failure(capsys, "launch", "-n", "2", "nowhere.py")
+    assert "no script given" in failure(capsys, "launch", "-n", "2")
+    assert "the script nowhere.py does not exist" in failure(capsys, "launch", "-n", "2", "nowhere.py")
 
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
 def test_a_missing_program_is_told(capsys: pytest.CaptureFixture[str], more: list[str]) -> None:
     message = failure(capsys, "launch", "-n", "2", *more, "no-such-program", "x")
-    assert message == "there is no program no-such-program: it is no script (.py), and not on the PATH\n"
+    assert message == "cannot find the program no-such-program: it is not a script (.py), and not on the PATH\n"
     forgotten = failure(capsys, "launch", "-n", "2", *more, "sgp", "--compress", "int8", "train.py")
     assert forgotten.endswith("not on the PATH; did you mean --algorithm sgp?\n")
 
@@ -296,17 +296,17 @@ def test_a_toml_file_holds_options_and_flags_win(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("peers = 'x'", "peers is a number"),
-        ("topolgy = 'ring'", "no option 'topolgy'"),
-        ("resume = 1", "resume is true or false"),
-        ("fault = [1]", "fault is a list of texts"),
+        ("peers = 'x'", "peers must be a number"),
+        ("topolgy = 'ring'", "unknown option 'topolgy'"),
+        ("resume = 1", "resume must be true or false"),
+        ("fault = [1]", "fault must be a list of strings"),
         ("peers = = 3", "line 1"),
         ("share = nan", "share must be a fraction above 0"),
         ("share = 7", "share must be a fraction above 0"),
-        ("restart = -3", "restart is 0 or more, not -3"),
-        ("checkpoint-every = -1", "checkpoint-every is 0 or more"),
-        ("stop-timeout = nan", "stop-timeout is 0 or more"),
-        ("start-timeout = -1.0", "start-timeout is above 0 seconds"),
+        ("restart = -3", "restart must be 0 or more, not -3"),
+        ("checkpoint-every = -1", "checkpoint-every must be 0 or more"),
+        ("stop-timeout = nan", "stop-timeout must be 0 or more"),
+        ("start-timeout = -1.0", "start-timeout must be above 0 seconds"),
     ],
 )
 def test_a_bad_toml_file_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:

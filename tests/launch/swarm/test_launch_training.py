@@ -54,7 +54,7 @@ def test_ctrl_c_saves_where_the_peers_are_and_resume_goes_on_from_there(tmp_path
     assert process.returncode == 130, out
     assert "Traceback" not in out
     assert "failed" not in out
-    assert f"gossip: stopped; --resume --run-dir {run} goes on from its checkpoints" in out
+    assert f"gossip: stopped; continue from its checkpoints with --resume --run-dir {run}" in out
     stopped = []
     for rank in range(2):
         summary = json.loads((run / f"rank-{rank}" / "summary.json").read_text())
@@ -68,7 +68,7 @@ def test_ctrl_c_saves_where_the_peers_are_and_resume_goes_on_from_there(tmp_path
     before = (run / "rank-0" / "metrics.jsonl").read_bytes()
 
     error = failure(capsys, *arguments, *script)
-    assert error == f"there is a run in {run} already: go on with it by --resume, or say another --run-dir\n"
+    assert error == f"{run} already contains a run: continue it with --resume, or choose another --run-dir\n"
     assert (run / "rank-0" / "metrics.jsonl").read_bytes() == before, "nothing was started"
 
     stop.touch()

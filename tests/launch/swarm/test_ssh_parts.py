@@ -47,7 +47,7 @@ def test_this_machine_is_reached_by_an_address_of_its_own(monkeypatch: pytest.Mo
 @needs_ssh
 def test_who_cannot_be_found_is_named_and_not_who_looks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOSSIP_SSH", "ssh -F none")
-    with pytest.raises(CommandError, match=r"^nowhere\.invalid: .*is it spelt right\?.* the line of localhost"):
+    with pytest.raises(CommandError, match=r"^nowhere\.invalid: .*check its spelling.* the line of localhost"):
         addressed([HostLine("localhost"), HostLine("nowhere.invalid")])
 
 
@@ -56,7 +56,7 @@ def test_a_host_that_is_localhost_to_all_must_say_more(monkeypatch: pytest.Monke
     monkeypatch.setenv("GOSSIP_SSH", "ssh -F none")
     box = HostLine("localhost", port=2222)
     with pytest.raises(
-        CommandError, match="localhost: other hosts cannot reach its peers as localhost; say advertise="
+        CommandError, match="localhost: other hosts cannot reach its peers as localhost; add advertise="
     ):
         addressed([box, HostLine("10.0.0.1")])
     assert advertised(box) == ["localhost"], "alone it is fine"
@@ -68,7 +68,10 @@ def test_a_host_that_is_localhost_to_all_must_say_more(monkeypatch: pytest.Monke
 
 def test_an_ssh_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOSSIP_SSH", "no-such-ssh -4")
-    with pytest.raises(CommandError, match="there is no no-such-ssh here: install OpenSSH, or say which in GOSSIP_SSH"):
+    with pytest.raises(
+        CommandError,
+        match="cannot find no-such-ssh on this machine: install OpenSSH, or name an ssh program in GOSSIP_SSH",
+    ):
         addressed([HostLine("node1")])
 
 
@@ -89,14 +92,18 @@ def test_the_command_of_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("code", "stderr", "words"),
     [
-        (None, [], "did not answer within 7 s: does 'ssh -p 2222 alice@node1 true' work?"),
+        (None, [], "did not answer within 7 s: check that 'ssh -p 2222 alice@node1 true' works"),
         (127, ["no Python there: /x"], "has no such Python"),
         (1, ["python3: No module named launch.swarm.agent"], "pip install gossip-runtime=="),
-        (1, ["Traceback", "MemoryError"], "ended at once, with exit code 1 (Traceback / MemoryError)"),
+        (
+            1,
+            ["Traceback", "MemoryError"],
+            "ended at once, with exit code 1; try 'ssh -p 2222 alice@node1 true' (Traceback / MemoryError)",
+        ),
         (-9, [], "ended at once, with exit code -9"),
         (255, ["alice@node1: Permission denied (publickey)."], "refuses the ssh key"),
-        (255, ["Host key verification failed."], "is not known to ssh"),
-        (255, ["ssh: Could not resolve hostname node1"], "cannot be reached by ssh: is it up"),
+        (255, ["Host key verification failed."], "has a host key that is new to ssh"),
+        (255, ["ssh: Could not resolve hostname node1"], "cannot be reached by ssh: check that it is up"),
     ],
 )
 def test_why_there_is_no_agent(
@@ -204,7 +211,7 @@ def test_a_run_that_is_there_already_is_told_unless_it_goes_on(tmp_path: Path) -
         Agent(out).obey({"check": {**asked["check"], "resume": resume}})
         found = out.messages()[0]["hello"]["problems"]
         assert len(found) == problems
-        assert all(f"has a run in {run_dir} already: go on with it by --resume" in one for one in found)
+        assert all(f"already has a run in {run_dir}: continue it with --resume" in one for one in found)
 
 
 def test_paths_below_the_directory_move_with_it_to_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +223,7 @@ def test_paths_below_the_directory_move_with_it_to_the_home(tmp_path: Path, monk
     agent = Agent(out)
     away = tmp_path / "away"
     agent.obey(question(away, ["/launcher/python", str(away / "train.py")]))
-    assert out.messages()[0]["hello"]["warnings"] == [f"has no directory {away}: peers run in {home}"]
+    assert out.messages()[0]["hello"]["warnings"] == [f"has no directory {away}: its peers run in {home}"]
     log = str(away / "runs/rank-3/log.txt")
     peer = PeerProcess(3, ["/launcher/python", str(away / "train.py")], {"run_dir": str(away / "runs")}, log)
     agent.obey({"start": peer.encode()})

@@ -60,7 +60,7 @@ def test_one_that_others_can_read_is_refused(tmp_path: Path, invitation: Invitat
 
 
 def test_one_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"cannot read .*watch\.json: .*if it is just starting, try again"):
+    with pytest.raises(CommandError, match=r"cannot read .*watch\.json: .*if the run is just starting, try again"):
         found(str(tmp_path), WATCH)
 
 
@@ -113,12 +113,12 @@ def test_a_peer_by_name_needs_no_file_or_is_found_in_it(tmp_path: Path, invitati
     for place in PLACES:
         one = found(place, WATCH, tmp_path / "handed")
         assert one == Invitation({place: invitation.members[place]}, invitation.keys)
-    with pytest.raises(CommandError, match=r"does not know 127\.0\.0\.1:1, only"):
+    with pytest.raises(CommandError, match=r"does not list 127\.0\.0\.1:1; it lists"):
         found("127.0.0.1:1", WATCH, tmp_path / "handed")
 
 
 def test_what_is_neither_a_peer_nor_a_directory_is_said_to_be() -> None:
-    with pytest.raises(CommandError, match="there is no directory nowhere, and it is no host:port either"):
+    with pytest.raises(CommandError, match="nowhere is neither a directory nor host:port"):
         found("nowhere", WATCH)
     with pytest.raises(SettingsError, match="the port must be a number"):
         found("no:where", WATCH)

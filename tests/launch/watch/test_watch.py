@@ -399,13 +399,13 @@ def test_watch_prints_a_line_per_look_and_one_per_change(capsys: Capture) -> Non
         well.format(0, first),
         f"rank 1: suspect, training; life 0, at {second}",
         well.format(0, first).replace("2 alive", "1 alive, 1 suspect"),
-        f"{first} does not answer any more; going on through {second}",
+        f"{first} no longer answers; continuing through {second}",
         f"rank 1: alive, training; life 0, at {second}",
         well.format(1, second),
     ]
     assert code == 3
     err = capsys.readouterr().err
-    assert err.startswith("gossip: error: nobody answers any more")
+    assert err.startswith("gossip: error: no peer answers any more")
     assert err.count("\n") == 1
 
 
@@ -425,7 +425,7 @@ def test_a_swarm_that_was_never_there_ends_watch_at_once(capsys: Capture) -> Non
         place = one.place
     assert cli.main(["watch", place, "--timeout", "200ms"]) == 3
     err = capsys.readouterr().err
-    assert err.startswith(f"gossip: error: {place} cannot be reached: Connection refused. Nobody listens there: if the")
+    assert err.startswith(f"gossip: error: {place} cannot be reached: Connection refused. No process listens there. If")
     assert "gossip report" in err
     assert err.count("\n") == 1
 

@@ -250,7 +250,7 @@ def test_the_launcher_says_which_port_is_taken_and_starts_nothing(
     [
         (["--metrics-port", "65536"], "a port from 0 to 65535"),
         (["--metrics-port", "-1"], "a port from 0 to 65535"),
-        (["-n", "2", "--metrics-port", "65535"], "the last is 65535"),
+        (["-n", "2", "--metrics-port", "65535"], "above 65535; choose a lower port"),
         (["--metrics-port", "0", "--metrics-bind", "192.0.2.1"], "cannot serve on 192.0.2.1:0"),
     ],
 )
@@ -430,7 +430,7 @@ def test_a_report_tells_the_events(tmp_path: Path) -> None:
     assert [(event.kind, event.text) for event in read_run(tmp_path).ranks[0].events] == [
         ("member", "rank 1: died; alive before, now dead, in life 0, at 127.0.0.1:5"),
         ("rejected", "shape from None, 1 so far: <b>"),
-        ("reincarnated", "goes on in life 3; a weight of 1.25 was written off"),
+        ("reincarnated", "continues in life 3; a weight of 1.25 was written off"),
         ("left", "a weight of 0 was written off"),
         ("member", "rank ?: ?; ? before, now ?, in life ?, at ?"),
     ]

@@ -108,5 +108,5 @@ def test_without_the_package_nothing_starts(
 
 
 def test_tensorboard_needs_a_place() -> None:
-    with pytest.raises(SettingsError, match="say run_dir"):
+    with pytest.raises(SettingsError, match="set run_dir"):
         peers.join({}, tensorboard=True)
