@@ -354,7 +354,7 @@ def test_a_restarted_peer_skips_what_is_over_and_gets_the_state() -> None:
         with meeting.peer(1, presets.preset("loopback"), incarnation=1000) as peer:
             model, optimizer = attached(peer, np.full(2, -1e6), rate=0.0)
             adopted = float(model.at.detach()[0])
-            bulletin = peer._attached().bulletin
+            bulletin = peer._attached().session.bulletin
             steps = [0] * (loops - 1)
             try:
                 for loop in range(loops - 1):
