@@ -25,11 +25,6 @@ NOT_YET: tuple[str, ...] = (
     "peers/reporting/pulse.py",
     "launch/",
     # Rooms that are being rewritten one after the other.
-    "gossip/collective/",
-    "gossip/faults/",
-    "gossip/membership/",
-    "gossip/policies/",
-    "gossip/simulation/",
     "peers/checkpoints/",
     "peers/data/",
     "peers/methods/",

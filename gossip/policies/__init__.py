@@ -1,7 +1,7 @@
 """Algorithms by name: ``sgp``, ``osgp:tau=2``.
 
-An algorithm is a `Policy` in a file of its own, listed here; the keyword parameters of its constructor are what users
-may set.
+An algorithm is a subclass of `Policy` in a module of its own, and it is listed here. Users set the keyword parameters
+of its constructor.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def names() -> list[str]:
 
 
 def summary(name: str) -> str:
-    """Return an algorithm in one line."""
+    """Return the description of an algorithm, in one line."""
     return (inspect.getdoc(_ALGORITHMS[name]) or "").split("\n", 1)[0]
 
 
@@ -98,13 +98,13 @@ def get(name: str, **parameters: Any) -> Policy:
 
 
 def _parameters(name: str) -> Mapping[str, Parameter]:
-    """Return what users may set of an algorithm."""
+    """Return the parameters of an algorithm that users may set."""
     build = _ALGORITHMS[name].__init__
     return {} if build is object.__init__ else parameters_of(name, build)
 
 
 def parse(text: str) -> Policy:
-    """Return the algorithm that the command line calls ``NAME[:key=value,...]``."""
+    """Return the algorithm for a text of the command line, ``NAME[:key=value,...]``."""
     try:
         name, parameters = split(text)
     except BadParameter as error:
