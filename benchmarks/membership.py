@@ -14,7 +14,7 @@ import time
 from benchmarks.bars import parser_of
 from gossip.membership import MembershipSettings, State, membership_preset
 from gossip.membership.member_events import StateChanged
-from gossip.simulation.memberships import Conditions, Swarm
+from gossip.simulation.memberships import Conditions, MembershipSwarm
 
 __all__ = ["main"]
 
@@ -51,12 +51,12 @@ def detection(name: str, n: int, loss: float) -> bool:
     first: list[float] = []
     every: list[float] = []
     false, hours = 0, 0.0
-    swarm = Swarm(settings, n, Conditions(loss=loss, delay=DELAYS[name]))
+    swarm = MembershipSwarm(settings, n, Conditions(loss=loss, delay=DELAYS[name]))
     for number in range(DEATHS[n]):
         victim = number % int(_KILLED * n)
         if victim == 0:
             hours += n * swarm.now / 3600
-            swarm = Swarm(settings, number + n, Conditions(loss=loss, delay=DELAYS[name]))
+            swarm = MembershipSwarm(settings, number + n, Conditions(loss=loss, delay=DELAYS[name]))
             swarm.start(range(n))
         swarm.run(5.0 + number / 7)
         swarm.changes.clear()
@@ -84,7 +84,7 @@ def cost(n: int, seconds: float) -> tuple[float, float]:
     began = time.process_time()
     figures: list[float] = []
     for loss in (0.0, 0.1):
-        swarm = Swarm(membership_preset("lan"), 1, Conditions(loss=loss, delay=DELAYS["lan"]))
+        swarm = MembershipSwarm(membership_preset("lan"), 1, Conditions(loss=loss, delay=DELAYS["lan"]))
         swarm.start(range(n), KEY)
         swarm.run(seconds)
         figures += [_messages(swarm) / n / seconds, _bytes(swarm) / n / seconds]
@@ -94,7 +94,7 @@ def cost(n: int, seconds: float) -> tuple[float, float]:
             break
     death = [math.nan] * 2
     if n <= 1024:
-        swarm = Swarm(membership_preset("lan"), 1, Conditions(delay=DELAYS["lan"]))
+        swarm = MembershipSwarm(membership_preset("lan"), 1, Conditions(delay=DELAYS["lan"]))
         swarm.start(range(n), KEY)
         swarm.run(1.0)
         before = _messages(swarm), _bytes(swarm)
@@ -120,11 +120,11 @@ def _is_death(effect: object, rank: int | None = None) -> bool:
     return dead and (rank is None or (isinstance(effect, StateChanged) and effect.record.rank == rank))
 
 
-def _messages(swarm: Swarm) -> int:
+def _messages(swarm: MembershipSwarm) -> int:
     return sum(peer.messages for peer in swarm.peers.values())
 
 
-def _bytes(swarm: Swarm) -> int:
+def _bytes(swarm: MembershipSwarm) -> int:
     return sum(peer.bytes for peer in swarm.peers.values())
 
 

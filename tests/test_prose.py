@@ -21,11 +21,6 @@ NOT_YET: tuple[str, ...] = (
     "peers/table/pulse.py",
     "launch/",
     # Rooms that are being rewritten one after the other.
-    "gossip/collective/",
-    "gossip/faults/",
-    "gossip/membership/",
-    "gossip/policies/",
-    "gossip/simulation/",
     "peers/checkpoints/",
     "peers/data/",
     "peers/methods/",

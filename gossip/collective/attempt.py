@@ -1,12 +1,13 @@
 """One plan, carried out at one place: cell by cell, each as soon as its turn comes.
 
-The vector is cut into *cells*, at the bounds of the plan's transfers and into pieces, the same at every place. For each
-cell the plan is a little program of its own: receive and add, send, receive and put, send. Cells do not wait for each
-other, so a long vector flows through the rounds piece by piece.
+The vector is cut into *cells*, at the bounds of the plan's transfers and into pieces, equally at every place. For each
+cell the plan is a small program: receive and add, send, receive and put, send. Cells do not wait for each other, so a
+long vector flows through the rounds piece by piece.
 
-A cell's values are never changed, only replaced by new ones, so what is on its way may lie there as long as it likes.
-Whoever lacks something asks for it; it is sent again as long as the cell still is what it was then. It is: what
-replaces a cell after it was sent is made, at the end of a chain, of what its receiver made of it.
+The values of a cell are never changed, only replaced by new arrays, so a chunk in flight stays valid for any time. A
+place that lacks a chunk asks for it, and the sender sends it again if the cell still has the values of the first time.
+It always has: the array that replaces a cell after it was sent is computed, at the end of a chain, from what the
+receiver of the chunk made of it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from gossip.values.pool import Pool
 
 __all__ = ["Attempt", "Outgoing", "cut", "piece_elements"]
 
-#: A piece is a 16th of the vector, within these bounds: many enough to flow, few enough not to be all headers.
+#: A piece is a 16th of the vector, within these bounds: enough pieces to overlap, but not so small that headers
+#: dominate.
 _PIECES, _SMALLEST, _LARGEST = 16, 256 << 10, 4 << 20
 
 
@@ -36,7 +38,7 @@ class _Op(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """What is to be sent now: to a place, which step of the plan it belongs to, which cell, its values."""
+    """A cell to send now: the receiving place, the step of the plan, the cell and its values."""
 
     place: int
     step: int
@@ -45,12 +47,12 @@ class Outgoing(NamedTuple):
 
 
 def piece_elements(size: int, itemsize: int) -> int:
-    """Return how many elements a piece has, at most."""
+    """Return the largest number of elements of a piece."""
     return max(1, min(max(size * itemsize // _PIECES, _SMALLEST), _LARGEST) // itemsize)
 
 
 def cut(bounds: Sequence[int], longest: int) -> list[int]:
-    """Return the bounds with more in between, so that nothing is longer than ``longest``."""
+    """Return the bounds with more bounds in between, so that no range is longer than ``longest``."""
     out = [bounds[0]]
     for stop in bounds[1:]:
         start = out[-1]
@@ -61,7 +63,7 @@ def cut(bounds: Sequence[int], longest: int) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _programs(name: str, n: int, size: int, place: int, itemsize: int) -> tuple[list[int], list[list[_Op]]]:
-    """Return the bounds of all cells, and what one place does with each; the same in every round."""
+    """Return the bounds of all cells, and the program of one place for each cell; they are the same in every round."""
     rounds = plan(name, n, size).rounds
     edges = {bound for each in rounds for one in each for bound in (one.start, one.stop)}
     bounds = cut(sorted({0, size, *edges}), piece_elements(size, itemsize))
@@ -79,23 +81,23 @@ class Attempt:
     """The work of one place at one plan."""
 
     def __init__(self, name: str, n: int, place: int, values: Values, pool: Pool) -> None:
-        """Begin; ``values`` are this place's own, and are only read, until `finish`."""
+        """Begin. ``values`` are this place's own; they are read until `finish`, and never changed."""
         self.n = n
         self._own = values
         self._pool = pool
         self.bounds, self._programs = _programs(name, n, values.size, place, values.itemsize)
         cells = len(self._programs)
-        #: How much of each program is done, and how many are not.
+        #: The number of operations done of each program, and the number of programs that are not finished.
         self._done = [0] * cells
         self._open = cells
-        #: What each cell has become; None: still our own.
+        #: The present values of each cell; None: still this place's own.
         self._values: list[Values | None] = [None] * cells
-        #: What has arrived before its turn, by step and cell.
+        #: Values that arrived before their turn, by step and cell.
         self._early: dict[tuple[int, int], Values] = {}
 
     @property
     def divisor(self) -> int:
-        """What the values of `sums` are to be divided by."""
+        """The divisor of the values of `sums`."""
         return self.n
 
     @property
@@ -104,12 +106,12 @@ class Attempt:
         return not self._open
 
     def start(self) -> Iterator[Outgoing]:
-        """Do what can be done before anything has arrived."""
+        """Yield the cells that can be sent before anything has arrived."""
         for cell in range(len(self._programs)):
             yield from self._advance(cell)
 
     def arrived(self, sender: int, step: int, cell: int, body: Values) -> Iterator[Outgoing]:
-        """Take a cell in, if it is one that is still to come, and do what that allows."""
+        """Take in a cell if it is still missing, and yield the cells that can be sent now."""
         itemsize = self._own.itemsize
         if 0 <= cell < len(self._programs) and body.nbytes == itemsize * (self.bounds[cell + 1] - self.bounds[cell]):
             values = body.view(self._own.dtype)
@@ -119,14 +121,14 @@ class Attempt:
                 yield from self._advance(cell)
 
     def lacking(self) -> Iterator[tuple[int, int, int]]:
-        """Yield what each cell waits for, as place, step and cell."""
+        """Yield the missing transfers as place, step and cell."""
         for cell, program in enumerate(self._programs):
             if self._done[cell] < len(program):
                 op = program[self._done[cell]]
                 yield op.other, op.step, cell
 
     def again(self, receiver: int, step: int, cell: int) -> Outgoing | None:
-        """Return what was sent once, if it was and is still there."""
+        """Return a cell that was sent before, if it was sent and its values are still there."""
         if not 0 <= cell < len(self._programs):
             return None
         program, done = self._programs[cell], self._done[cell]
@@ -143,13 +145,13 @@ class Attempt:
         with np.errstate(over="ignore", invalid="ignore"):
             for cell in range(len(self._programs)):
                 part = out[self.bounds[cell] : self.bounds[cell + 1]]
-                # Kept in memory of its own: ``out`` is the trainer's, and the sum may be asked for later.
+                # Kept in separate memory: ``out`` belongs to the trainer, and others may ask for the sum later.
                 np.multiply(self._sendable(cell), factor, out=part)
                 finite = finite and is_finite(part)
         return finite
 
     def sums(self) -> tuple[list[int], list[Values]]:
-        """Return the sum, once it is finished: bounds, and the values between them."""
+        """Return the finished sum: bounds, and the values between them."""
         return self.bounds, [self._sendable(cell) for cell in range(len(self._programs))]
 
     def _advance(self, cell: int) -> Iterator[Outgoing]:
@@ -186,7 +188,7 @@ class Attempt:
         return self._own[self.bounds[cell] : self.bounds[cell + 1]] if values is None else values
 
     def _sendable(self, cell: int) -> Values:
-        """Return the cell's values, in memory that nobody changes."""
+        """Return the cell's values, in memory that will not change."""
         values = self._values[cell]
         if values is None:
             own = self._current(cell)

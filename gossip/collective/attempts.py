@@ -1,4 +1,4 @@
-"""How a round is worked at: by a plan, with values as they are, or through a codec; and what is remembered for that."""
+"""The two kinds of attempts at a round, by a plan or through a codec, and the residuals that the codec needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gossip.values.pool import Pool
 
 __all__ = ["AnyAttempt", "Attempts"]
 
-#: What a round is worked at with.
+#: An attempt at a round.
 AnyAttempt = Attempt | CodedAttempt
 
 
@@ -22,9 +22,9 @@ class Attempts:
         """Begin.
 
         Args:
-            pool: where the memory of what is sent comes from.
+            pool: the source of memory for chunks.
             kind: the kind of plan; auto: the cheapest.
-            residuals: of what goes through a codec; None: values go as they are, by the plan.
+            residuals: the residuals of the codec; None: values are not compressed and follow the plan.
         """
         self._pool = pool
         self._kind = kind
@@ -38,15 +38,15 @@ class Attempts:
         return Attempt(name, n, place, values, self._pool)
 
     def divisor(self, count: int) -> int:
-        """Return what a result of so many vectors is to be divided by: a sum, or already a mean."""
+        """Return the divisor of a result of ``count`` vectors: the result is a sum, or already a mean."""
         return count if self._residuals is None else 1
 
     def over(self, finite: bool) -> None:
-        """Take in that the round is over, with what our last attempt put in: it counts if the average is finite."""
+        """Note that the round has ended with the values of the last attempt. They count if the average is finite."""
         if self._residuals is not None:
             (self._residuals.commit if finite else self._residuals.drop)()
 
     def forget(self) -> None:
-        """Take in that the model is another one from now on."""
+        """Forget the residuals: the model has been replaced."""
         if self._residuals is not None:
             self._residuals.clear()

@@ -1,26 +1,27 @@
 """One compressed average, carried out at one place: every part goes to its owner and comes back as a mean.
 
-The plans of `gossip.collective.plans` add up on the way, and sums of what a codec carries would have to be encoded
-again at every hop, with another error each time. So a compressed average goes directly. Each place owns an n-th of the
-vector:
+The plans of `gossip.collective.plans` add values up at every hop. With a codec, each of these sums would have to be
+encoded again, with another error each time. So a compressed average uses direct messages. Each place owns an n-th of
+the vector:
 
-    step 0    each place encodes its values of a part, with what it still owes, and sends them to the part's owner
-    step 1    the owner decodes and adds up in the order of the places, encodes the mean, with what it still owes, and
-              sends the same bytes to everybody
+    step 0    each place encodes its values of a part, plus its residual, and sends them to the part's owner
+    step 1    the owner decodes and adds up in the order of the places, encodes the mean, plus its residual, and sends
+              the same bytes to all places
 
-All decode the same bytes, the owner included, so all end with the same bits. A place sends n - 1 payloads of an n-th of
-the vector in each step: 2 (n-1)/n encoded vectors, as in a ring, in two rounds instead of 2 (n-1), and as many
-messages. An owner puts its own values in as it would send them: every peer's count alike, and a survivor that is left
-alone goes on by the same rule.
+All places decode the same bytes, including the owner, so all end with the same bits. A place sends n - 1 payloads of an
+n-th of the vector in each step: 2 (n-1)/n encoded vectors, as in a ring, in two rounds instead of 2 (n-1), and the same
+number of messages. An owner encodes its own values too: so the values of all peers count alike, and a survivor that is
+left alone follows the same rule.
 
-The vector is of ``lossy`` gradients, which go through the codec, and of others (buffers, flags), which go as they are.
-A *cell* is some of the one and some of the other, and travels as
+The first ``lossy`` values of the vector are gradients, which go through the codec. The others (buffers, flags) are sent
+uncompressed. A *cell* consists of some gradients and some other values. Its format is
 
-    1 byte: 1, or 0 if the gradients are not finite    their payload, if they are    the others, raw
+    1 byte: 1, or 0 if the gradients are not finite    their payload, if they are finite    the others, raw
 
-A cell that is not finite at one place is not finite in the average either, and everybody gets to know it.
+If a cell is not finite at one place, the average is not finite either, and all places learn that.
 
-As in `gossip.collective.attempt` nothing is acknowledged; what was sent is kept, and sent again to whoever lacks it.
+As in `gossip.collective.attempt`, nothing is acknowledged. Sent chunks are kept, and sent again to places that lack
+them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _BAD, _GOOD = 0, 1
 
 
 class Cell(NamedTuple):
-    """A range of gradients, and one of other values, that an owner averages."""
+    """A range of gradients and a range of other values that an owner averages."""
 
     owner: int
     start: int
@@ -55,7 +56,7 @@ class Cell(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """What a cell holds: gradients, None if they are not finite, and other values."""
+    """The content of a cell: gradients, or None if they are not finite, and other values."""
 
     gradients: Values | None
     plain: Values
@@ -78,23 +79,23 @@ def cells_of(n: int, lossy: int, size: int, itemsize: int) -> tuple[Cell, ...]:
 
 
 class CodedAttempt:
-    """The work of one place at one compressed average; to the reduction it is what `Attempt` is."""
+    """The work of one place at one compressed average. It has the interface of `Attempt`."""
 
-    #: What the values of `sums` are to be divided by: nothing, for they are means.
+    #: The divisor of the values of `sums`: they are means already.
     divisor = 1
 
     def __init__(
         self, residuals: Residuals, n: int, place: int, values: Values, lossy: int, keys: tuple[int, ...]
     ) -> None:
-        """Begin; ``values`` are this place's own, and are only read, until `finish`.
+        """Begin. ``values`` are this place's own; they are read until `finish`, and never changed.
 
         Args:
-            residuals: what this peer owes.
-            n: how many take part.
-            place: this one's.
+            residuals: the residuals of this peer.
+            n: the number of places.
+            place: this peer's place.
             values: the vector.
-            lossy: how many of them, from the first on, go through the codec.
-            keys: what draws depend on, beside the cell.
+            lossy: the number of values, from the first on, that go through the codec.
+            keys: the keys of draws, besides the cell.
         """
         self.n = n
         self._place = place
@@ -103,11 +104,11 @@ class CodedAttempt:
         self._keys = keys
         self._draft = residuals.begin(n, place, lossy, values.dtype)
         self._cells = cells_of(n, lossy, values.size, values.itemsize)
-        #: What was sent, by step and cell.
+        #: The bodies that were sent, by step and cell.
         self._bodies: dict[tuple[int, int], Payload] = {}
-        #: What has come for our cells and is not added up yet, by cell and place.
+        #: The contents that arrived for this place's own cells and are not added up yet, by cell and place.
         self._waiting: dict[tuple[int, int], _Content] = {}
-        #: Of our cells the sum, and of how many places, in their order, it is.
+        #: The sums of this place's own cells, and the number of places, in their order, that they contain.
         self._sums: dict[int, _Content] = {}
         self._added = dict.fromkeys((index for index, cell in enumerate(self._cells) if cell.owner == place), 0)
         self._means: dict[int, _Content] = {}
@@ -119,7 +120,7 @@ class CodedAttempt:
         return len(self._means) == len(self._cells)
 
     def start(self) -> Iterator[Outgoing]:
-        """Encode and send all cells, those of the next place first: not everybody begins with the same owner."""
+        """Encode and send all cells, those of the next place first, so that not all begin with the same owner."""
         for index in sorted(
             range(len(self._cells)), key=lambda one: (self._cells[one].owner - self._place - 1) % self.n
         ):
@@ -136,7 +137,7 @@ class CodedAttempt:
                 yield Outgoing(cell.owner, _GATHER, index, body)
 
     def arrived(self, sender: int, step: int, cell: int, body: Payload) -> Iterator[Outgoing]:
-        """Take a cell in, if it is one that is still to come, and do what that allows; `Rejected` if it is none."""
+        """Take in a cell if it is still missing, and yield the cells that can be sent now; or raise `Rejected`."""
         if not 0 <= cell < len(self._cells) or sender == self._place or cell in self._means:
             return
         owner = self._cells[cell].owner
@@ -148,7 +149,7 @@ class CodedAttempt:
             self._means[cell] = self._read(cell, body)
 
     def lacking(self) -> Iterator[tuple[int, int, int]]:
-        """Yield what each cell waits for, as place, step and cell."""
+        """Yield the missing transfers as place, step and cell."""
         for index, cell in enumerate(self._cells):
             if cell.owner != self._place and index not in self._means:
                 yield cell.owner, _SPREAD, index
@@ -158,7 +159,7 @@ class CodedAttempt:
                         yield place, _GATHER, index
 
     def again(self, receiver: int, step: int, cell: int) -> Outgoing | None:
-        """Return what was sent once, if it was."""
+        """Return a cell that was sent before, if it was."""
         body = self._bodies.get((step, cell))
         if body is None or (step == _GATHER and self._cells[cell].owner != receiver):
             return None
@@ -170,17 +171,17 @@ class CodedAttempt:
             gradients, plain = self._means[index]
             out[start:stop] = np.nan if gradients is None else gradients
             out[plain_start:plain_stop] = plain
-        # Kept in memory of its own: ``out`` is the trainer's, and the mean may be asked for later.
+        # Kept in separate memory: ``out`` belongs to the trainer, and others may ask for the mean later.
         self._result = out.copy()
         return bool(is_finite(out))
 
     def sums(self) -> tuple[list[int], list[Values]]:
-        """Return what `finish` wrote: bounds, and the values between them."""
+        """Return the values that `finish` wrote: bounds, and the values between them."""
         assert self._result is not None, "it is finished"
         return [0, self._result.size], [self._result]
 
     def _advance(self, index: int) -> Iterator[Outgoing]:
-        """Add up what has come, in the order of the places; hand the mean out when it is whole."""
+        """Add up the contents that have arrived, in the order of the places; send the mean when it is complete."""
         cell = self._cells[index]
         while (content := self._waiting.pop((index, self._added[index]), None)) is not None:
             self._sums[index] = self._sum(self._sums.get(index), content)
@@ -212,7 +213,7 @@ class CodedAttempt:
             return _Content(np.add(before.gradients, content.gradients, out=before.gradients), plain)
 
     def _read(self, index: int, body: Payload) -> _Content:
-        """Return what a body says, or raise `Rejected`."""
+        """Return the content of a body, or raise `Rejected`."""
         cell = self._cells[index]
         count, behind = cell.stop - cell.start, (cell.plain_stop - cell.plain_start) * self._own.itemsize
         if body.size < 1 + behind:
@@ -224,12 +225,12 @@ class CodedAttempt:
         if body[0] != _GOOD:
             raise Rejected(Reason.MALFORMED, f"a cell of kind {body[0]} with {payload.size} bytes of gradients")
         if not count and payload.size:
-            raise Rejected(Reason.OVERSIZED, f"{payload.size} bytes for no gradients")
+            raise Rejected(Reason.OVERSIZED, f"{payload.size} bytes of gradients in a cell without gradients")
         return _Content(self._codec.decode(payload, count, self._own.dtype) if count else self._own[:0], values)
 
 
 def _body(count: int, payload: Payload | None, plain: Values) -> Payload:
-    """Return a cell of so many gradients as bytes."""
+    """Return the bytes of a cell of ``count`` gradients."""
     kind = np.array([_BAD if count and payload is None else _GOOD], np.uint8)
     raw = np.ascontiguousarray(plain).view(np.uint8)
     return np.concatenate([kind, raw] if payload is None else [kind, payload, raw])

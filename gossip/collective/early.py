@@ -1,4 +1,4 @@
-"""Chunks of a plan that have come before their time: within a bound, for whoever lacks one asks for it again."""
+"""Chunks that arrived before their round, within a bound of memory: a peer asks again for a missing chunk."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Early"]
 
 
 class Early:
-    """What lies here until this peer comes to its round."""
+    """Keeps chunks until this peer reaches their round."""
 
     def __init__(self, limit: int) -> None:
-        """Keep at most so many bytes."""
+        """Keep at most ``limit`` bytes."""
         self._limit = limit
         self._chunks: dict[tuple[int, int, int, int], Chunk] = {}
 
@@ -23,7 +23,7 @@ class Early:
             self._chunks[chunk.origin.rank, chunk.round, chunk.step, chunk.index] = chunk
 
     def due(self, number: int) -> Iterator[Chunk]:
-        """Take out what is of a round, and drop what is older."""
+        """Take out the chunks of a round, and drop older ones."""
         chunks, self._chunks = self._chunks, {}
         for key, chunk in chunks.items():
             if chunk.round > number:

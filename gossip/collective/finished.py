@@ -1,4 +1,4 @@
-"""The sum, or the mean, that a round ended with, kept for those who have not finished it yet."""
+"""The sum, or the mean, that a round ended with, kept for peers that have not finished the round yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Finished"]
 
 
 class Finished:
-    """What so many vectors have come to, in parts that follow each other; and the attempt, if it is ours."""
+    """The result of ``count`` vectors, in consecutive parts; and the attempt, if it was computed here."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class Finished:
 
     @classmethod
     def computed(cls, number: int, digest: int, places: Sequence[int], attempt: AnyAttempt) -> Finished:
-        """Keep what an attempt has come to."""
+        """Keep the result of an attempt."""
         bounds, values = attempt.sums()
         return cls(number, attempt.n, bounds, values, attempt.divisor, digest, places, attempt)
 
     @classmethod
     def fetched(cls, number: int, count: int, divisor: int, parts: Sequence[Values], dtype: np.dtype[Any]) -> Finished:
-        """Keep what another one has come to, from the bytes of its parts."""
+        """Keep the result of another peer, from the bytes of its parts."""
         values = [np.frombuffer(part.tobytes(), dtype) for part in parts]
         bounds = [0]
         for one in values:
@@ -60,7 +60,7 @@ class Finished:
         return self._bounds[-1]
 
     def write(self, out: Values) -> bool:
-        """Write the mean, to the bit as `Attempt.finish` does; return whether it is finite."""
+        """Write the mean, bit-identical to `Attempt.finish`; return whether it is finite."""
         factor = out.dtype.type(1 / self._divisor)
         finite = True
         with np.errstate(over="ignore", invalid="ignore"):
@@ -71,7 +71,7 @@ class Finished:
         return finite
 
     def part(self, index: int) -> Values | None:
-        """Return a part in the size in which results are handed on, or None if there is none."""
+        """Return a part of the size in which results are sent, or None if there is no such part."""
         step = piece_elements(self.size, self._values[0].itemsize)
         start, stop = index * step, min((index + 1) * step, self.size)
         if not 0 <= start < stop:

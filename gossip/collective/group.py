@@ -1,17 +1,17 @@
-"""Who takes part, what each of them has, and therefore what each of them has to do first.
+"""A group: the members that take part in collective exchanges, the state of each, and what each has to do first.
 
-A member has a *seat*: whether it takes part, and its *stint*, which counts how often that has changed. All seats of
-a view together are a group, and its digest is its name. Neither lives nor stints ever go back, so no group comes back
-either: whoever has gone on from one never works for it again. That is what the safety of a reduction rests on.
+A member has a *seat*: whether it takes part, and its *stint*, which counts how often that has changed. All seats of a
+view together are a group, and its digest is its name. Lives and stints only increase, so no group occurs twice: a
+member that has moved on from a group never works for it again. The safety of a reduction depends on that.
 
-A group is *formed* here when every member, those who only look on included, has said where it stands in this very
-group. From these words everybody concludes the same, without another one:
+A group is *formed* here when every member, including those that only look on, has said where it stands in this group.
+From these messages all members draw the same conclusions, without further messages:
 
-- a *veteran* has a state that is the group's, at the round that it comes to next. If nobody is one, because the run
-  begins, whoever has come furthest is (of equals the lowest rank), and the state that it has is the group's;
-- the round of the group is the highest of the veterans';
-- a veteran that is one round behind takes that round's result from one that is not and has it, and makes its step;
-- everybody else who is behind, or no veteran, takes over the state.
+- A *veteran* has the state of the group, at the round that it comes to next. If there is no veteran, because the run
+  begins, the member that has come furthest is one (of equals the lowest rank), and its state is the state of the group.
+- The round of the group is the highest round of its veterans.
+- A veteran that is one round behind takes that round's result from a veteran that has it, and makes its step.
+- Every other member that is behind, or is not a veteran, takes over the state.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import xxhash
 
 from gossip.wire.messages import Address, Enter
 
-__all__ = ["Group", "Seat", "Seats", "Stand", "Verdict"]
+__all__ = ["Group", "GroupSeat", "Seats", "Stand", "Verdict"]
 
 
-class Seat(NamedTuple):
-    """Whether a member takes part, in which life, and how often it has begun or ceased to."""
+class GroupSeat(NamedTuple):
+    """The seat of a member: its life, how often it has begun or ceased to take part, and whether it does now."""
 
     life: int
     stint: int
@@ -35,7 +35,7 @@ class Seat(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """Where a member stands: see `Enter`."""
+    """The position of a member: see `Enter`."""
 
     round: int
     veteran: bool
@@ -44,18 +44,18 @@ class Stand(NamedTuple):
 
 
 class Seats:
-    """The seats of everybody. Whoever has said nothing has the usual one: founders take part, newcomers do not yet."""
+    """The seats of all members. The default seat applies until a member says otherwise: only founders take part."""
 
     def __init__(self) -> None:
-        self._seats: dict[int, Seat] = {}
+        self._seats: dict[int, GroupSeat] = {}
 
-    def of(self, rank: int, life: int) -> Seat:
+    def of(self, rank: int, life: int) -> GroupSeat:
         """Return the seat of a member."""
         seat = self._seats.get(rank)
-        return seat if seat is not None and seat.life == life else Seat(life, 0, life == 0)
+        return seat if seat is not None and seat.life == life else GroupSeat(life, 0, life == 0)
 
-    def learn(self, rank: int, seat: Seat) -> bool:
-        """Take in what a member says of its seat; return whether that is not older than what it has said before."""
+    def learn(self, rank: int, seat: GroupSeat) -> bool:
+        """Take in a member's message about its seat; return whether it is not older than its last message."""
         known = self.of(rank, seat.life)
         before = self._seats.get(rank)
         if (before is not None and before.life > seat.life) or known.stint > seat.stint:
@@ -65,18 +65,18 @@ class Seats:
 
 
 class Verdict(NamedTuple):
-    """What follows from where all stand."""
+    """The conclusions from the positions of all members."""
 
-    #: The round of the group, and who is there.
+    #: The round of the group, and the members that have reached it.
     round: int
     current: frozenset[int]
-    #: Who gives its state to those who lack it, and who the result of the last round, if anybody can.
+    #: The rank that gives its state to others, and the rank that gives the result of the last round, if any can.
     source: int
     keeper: int | None
 
 
 class Group:
-    """One group, as one of its members sees it come together."""
+    """One group, as one of its members sees it form."""
 
     def __init__(self, me: Address, members: Mapping[int, int], seats: Seats) -> None:
         found = [(rank, seats.of(rank, life)) for rank, life in members.items()]
@@ -85,7 +85,7 @@ class Group:
         self.digest = xxhash.xxh3_64_intdigest(text.encode()) >> 11
         self.me = me
         self.members = {rank: Address(rank, life) for rank, life in members.items()}
-        #: Who takes part, by place.
+        #: The ranks that take part, by place.
         self.places = [rank for rank, seat in found if seat.active]
         self.stands: dict[int, Stand] = {}
 
@@ -96,22 +96,22 @@ class Group:
 
     @property
     def formed(self) -> bool:
-        """Whether everybody has said where it stands."""
+        """Whether all members have said where they stand."""
         return len(self.stands) == len(self.members)
 
     @property
     def silent(self) -> list[Address]:
-        """Return those who have not."""
+        """Return the members that have not said where they stand."""
         return [address for rank, address in self.members.items() if rank not in self.stands]
 
     def hear(self, message: Enter) -> None:
-        """Take in where a member stands, if it speaks of this group."""
+        """Take in a member's position, if the message is about this group."""
         if message.digest == self.digest and self.members.get(message.origin.rank) == message.origin:
             stand = Stand(message.round, message.veteran, message.keeps, message.seal)
             self.stands.setdefault(message.origin.rank, stand)
 
     def verdict(self) -> Verdict | None:
-        """Return what follows once it is formed; None if nobody takes part."""
+        """Return the conclusions once the group is formed; None if no member takes part."""
         veterans = {rank: stand for rank, stand in self.stands.items() if stand.veteran}
         if not veterans:
             if not self.places:

@@ -1,4 +1,4 @@
-"""What the core asks of an exchange that is more than pushing mass: a reduction, or a centre."""
+"""The interface between the core and an exchange that is more than pushing mass: a reduction, or a centre."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from gossip.wire.messages import Address, Chunk, Enter, Lack
 
 __all__ = ["Call", "Collective", "Said"]
 
-#: What the trainer wants of it, and what peers say to each other about it.
+#: Requests of the trainer, and messages between peers.
 Call = events.Synchronize | events.Reduce | events.Withdraw | events.Offer
 Said = Enter | Lack | Chunk
 
 
 class Collective(Protocol):
-    """A state machine beside the core's own. It is told who is there with every call: the core's view is the truth."""
+    """A state machine beside the core's own. Every call passes the present members, from the core's view."""
 
     def handle(self, call: Call, now: float) -> None:
-        """Take in what the trainer wants."""
+        """Take in a request of the trainer."""
 
     def receive(self, message: Said, me: Address, members: Mapping[int, int], now: float) -> None:
-        """Take in what a member says."""
+        """Take in a message of a member."""
 
     def work(self, me: Address, members: Mapping[int, int], now: float) -> Iterator[Said | events.Effect]:
-        """Do all that can be done now: yield what is to be sent, and effects. To be called after every event."""
+        """Do all that can be done now: yield messages to send, and effects. Call it after every event."""
 
     @property
     def deadline(self) -> float | None:
-        """When to call `work` again, if nothing else happens before."""
+        """The time at which to call `work` again, if no event comes before."""

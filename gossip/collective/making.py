@@ -1,4 +1,4 @@
-"""Which exchange goes with a policy."""
+"""Making the exchange that a policy needs, and checking the settings for it."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ _PLAIN = ("", "none")
 
 
 def check_settings(policy: Policy, share: float, compress: str) -> None:
-    """Raise an error if a policy that pushes no mass is told what it cannot do; one that does may be told anything."""
+    """Raise a `SettingsError` if a policy that pushes no mass has settings that it does not support."""
     if not policy.collective:
         return
     if share != 1:
-        raise SettingsError(f"{policy.name} moves no mass: share is for algorithms that push it")
+        raise SettingsError(f"{policy.name} moves no mass, so share={share:g} cannot apply; leave share out")
     if policy.collective == "server" and compress not in _PLAIN:
         raise SettingsError(
-            f"{policy.name} sends moves and models as they are: compress is for allreduce and algorithms that push mass"
+            f"{policy.name} does not compress moves and models; leave compress={compress} out, or use allreduce or an "
+            "algorithm that pushes mass"
         )
     if policy.collective == "reduction":
         _residuals(policy, compress)
 
 
 def _residuals(policy: Policy, compress: str) -> Residuals | None:
-    """Return what the codec that gradients go through needs; None: they go as they are."""
+    """Return the residuals of the codec of gradients; None: gradients are not compressed."""
     correction, plan = policy.correction, getattr(policy, "plan", "auto")
     if compress in _PLAIN:
         if correction:
-            raise SettingsError(f"{policy.name}: correction is for sparse codecs: say compress topk, or adacomp")
+            raise SettingsError(f"{policy.name}: correction needs a sparse codec; set compress to topk or adacomp")
         return None
     if compress == "auto":
         raise SettingsError(
-            f"{policy.name} waits for everybody in any case, so nothing is measured: name a codec, such as int8"
+            f"{policy.name} waits for all peers in any case, so it cannot measure which codec suits the links; set "
+            "compress to a codec, such as int8"
         )
     if plan != "auto":
         raise SettingsError(
-            f"{policy.name}: with a codec each part goes to its owner and back, by no plan: leave plan={plan} out"
+            f"{policy.name}: with a codec each part goes to its owner and back, without a plan: leave plan={plan} out"
         )
     return Residuals(codecs.parse(compress), correction)
 
 
 def exchange_of(policy: Policy, me: Address, mass: Mass, settings: Settings) -> Collective | None:
-    """Return the exchange that the policy needs beside the pushing of mass, if it needs one."""
+    """Return the exchange that the policy needs besides pushing mass, if it needs one."""
     check_settings(policy, settings.share, settings.compress)
     if not policy.collective:
         return None
@@ -64,6 +66,6 @@ def exchange_of(policy: Policy, me: Address, mass: Mass, settings: Settings) -> 
         Attempts(mass.pool, getattr(policy, "plan", "auto"), _residuals(policy, settings.compress)),
         first=settings.resend_first,
         ceiling=settings.resend_ceiling,
-        # Gradients of half precision are summed in single.
+        # Gradients of half precision are summed in single precision.
         early_bytes=4 * mass.layout.total_bytes + (1 << 20),
     )

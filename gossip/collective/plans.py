@@ -1,11 +1,12 @@
-"""Who sends which part of a vector to whom, so that everybody ends up with the sum.
+"""Plans of a reduction: which place sends which part of a vector to which other place, so that all end with the sum.
 
-A plan is made for n *places* 0 to n-1 and a number of elements. It is a sequence of rounds, each of transfers: a place
-sends a range of its vector as it is at the start of the round, and the receiver adds it to its own or puts it there.
-Each element's final value is computed at one place and copied from there, so all places end with the same bits.
+A plan is made for n *places* 0 to n-1 and a number of elements. It is a sequence of rounds, each of transfers. In a
+transfer a place sends a range of its vector, with the values at the start of the round, and the receiver adds it to its
+own range or replaces it. Each element's final value is computed at one place and copied from there, so all places end
+with the same bits.
 
-With S the bytes of the vector, L the time that a message is on its way, o the work that it is to send or to receive
-one, and b the time of a byte (the LogP model, Culler et al. 1993, with the bytes of LogGP), the busiest place takes:
+With S the bytes of the vector, L the latency of a message, o the work to send or to receive one, and b the time of a
+byte (the LogP model, Culler et al. 1993, with the bytes of LogGP), the busiest place takes:
 
     ring      2 (n-1) rounds of S/n bytes:        2 (n-1) (L + 2 o) + 2 (n-1)/n S b
     halving   2 log2 n rounds of S/2, S/4, ...:   2 log2 n (L + 2 o) + 2 (n-1)/n S b; for n = p + rest, p a power of
@@ -16,10 +17,10 @@ Ring: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters 
 (recursive halving and doubling): Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in
 MPICH", 2005. Tree: binomial, up to place 0 and down again.
 
-`choose` takes the cheapest: the tree for what is small, where fewer messages count, then halving, and the ring where
-nothing is to be folded in for a large vector. Everybody has to come to the same choice, so the times are constants, not
+`choose` takes the cheapest: the tree for small vectors, where fewer messages count, then halving, and the ring for
+large vectors if n is not a power of two. All peers have to make the same choice, so the times are constants, not
 measurements; only their ratios matter. Cells flow through the rounds one after the other (`gossip.collective.attempt`),
-so a long vector takes less than the model says, in the tree most of all.
+so a long vector takes less time than the model predicts, in the tree most of all.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["PLANS", "Plan", "Transfer", "choose", "cost", "plan"]
+__all__ = ["PLANS", "ReductionPlan", "Transfer", "choose", "cost", "plan"]
 
-#: Seconds: on the way, of work at either end in this engine, and per byte of a link of 10 Gbit/s.
+#: Seconds: the latency of a message, the work at either end in this engine, and per byte of a link of 10 Gbit/s.
 LATENCY, OVERHEAD, PER_BYTE = 1e-4, 1e-4, 8e-10
 
 
 class Transfer(NamedTuple):
-    """A range of elements on its way from one place to another."""
+    """A transfer of a range of elements from one place to another."""
 
     sender: int
     receiver: int
     start: int
     stop: int
-    #: Whether the receiver adds it to what it has, or puts it in its place.
+    #: Whether the receiver adds the range to its own, or replaces its own by it.
     add: bool
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReductionPlan:
     """The rounds of a reduction."""
 
     name: str
@@ -105,20 +106,20 @@ def _tree(n: int, size: int) -> list[list[Transfer]]:
 PLANS: dict[str, Callable[[int, int], list[list[Transfer]]]] = {"ring": _ring, "halving": _halving, "tree": _tree}
 
 
-def plan(name: str, n: int, size: int) -> Plan:
-    """Return the plan of this name for n places and so many elements; ranges without elements are left out."""
+def plan(name: str, n: int, size: int) -> ReductionPlan:
+    """Return the plan of this name for n places and ``size`` elements; ranges without elements are left out."""
     rounds = PLANS[name](n, size) if n > 1 else []
-    return Plan(name, n, size, tuple(tuple(one for one in each if one.start < one.stop) for each in rounds))
+    return ReductionPlan(name, n, size, tuple(tuple(one for one in each if one.start < one.stop) for each in rounds))
 
 
 def cost(name: str, n: int, nbytes: int) -> float:
-    """Return the seconds that the model of this module gives a plan."""
+    """Return the seconds that the model of this module predicts for a plan."""
     if n == 1:
         return 0.0
     power = 1 << (n.bit_length() - 1)
     depth = (n - 1).bit_length()
     folds = 2 * (n > power)
-    # Rounds, messages that the busiest place handles in them, and vectors that pass through it.
+    # The rounds, the messages that the busiest place handles in them, and the vectors that pass through it.
     rounds, messages, vectors = {
         "ring": (2 * (n - 1), 4 * (n - 1), 2 * (n - 1) / n),
         "halving": (
@@ -132,5 +133,5 @@ def cost(name: str, n: int, nbytes: int) -> float:
 
 
 def choose(n: int, nbytes: int) -> str:
-    """Return the name of the cheapest plan; of equal ones, the first by name."""
+    """Return the name of the cheapest plan; of equally cheap ones, the first by name."""
     return min(sorted(PLANS), key=lambda name: cost(name, n, nbytes))

@@ -1,42 +1,44 @@
-"""Averages of everybody's vectors, one after the other, among whoever is there.
+"""Averages of all members' vectors, one after the other, among the members that are present.
 
-Theory of operation. Rounds are numbered. A round is worked at by a *group* (`gossip.collective.group`), under its
-digest and by a plan that follows from how many take part (`gossip.collective.plans`). In most rounds nothing is said
-but the plan's chunks. When a member dies, leaves, joins, begins or ceases to take part, all go over to the new group
-and say in it where they stand (`Enter`); the round is begun anew among those who are there, with the vectors that
-everybody still has.
+Theory of operation. Rounds are numbered. A *group* (`gossip.collective.group`) works at a round, under its digest and
+by a plan that follows from the number of members that take part (`gossip.collective.plans`). In most rounds members
+exchange only the plan's chunks. When a member dies, leaves, joins, begins or ceases to take part, all change to the new
+group and say where they stand (`Enter`). Then the round begins again among the present members, with the vectors that
+all of them still have.
 
     apart     --all have said where they stand-->  formed
-    formed    --behind by a result-------------->  fetching it, then `Reduced` as if we had computed it
+    formed    --behind by a result-------------->  fetching it, then `Reduced` as if it had been computed here
     formed    --no state of this group---------->  fetching it, then `Synchronized`
     formed    --the trainer's `Reduce`---------->  working: chunks come and go until all cells are sums
     working   --all cells are there------------->  formed, in the next round, with `Reduced`
-    any       --the group changes--------------->  apart; what was half done is dropped
-    any       --the trainer's `Withdraw`-------->  looking on, until nobody lacks our result; then `Withdrawn`
+    any       --the group changes--------------->  apart; the unfinished work is dropped
+    any       --the trainer's `Withdraw`-------->  looking on, until no member lacks this result; then `Withdrawn`
 
-**All use the same average.** A round of a group ends for somebody only if every member that takes part has put its
-vector in, and who has gone over to another group puts nothing into the former. So let somebody have finished a round in
-one group, and others not when the group changed. Either it is a member of the next one as well: it has put nothing in
-there, so nobody can finish the round there by computing, and all take its result, which it keeps until the next round
-is over. Or it is not: then it is dead, and the others compute the round among themselves. By the end of a round
-everybody has finished the one before, so nobody is ever more than one behind, and one result is enough to keep.
+**All use the same average.** A member finishes a round in a group only if every member that takes part has contributed
+its vector. A member that has changed to another group contributes nothing to the former one. Suppose that one member
+has finished a round in a group, and others have not when the group changes. Either that member belongs to the next
+group as well. It has contributed nothing there, so no member can finish the round there by computing: all take its
+result, which it keeps until the next round has ended. Or it does not belong to it. Then it is dead, and the others
+compute the round among themselves. By the end of a round all members have finished the one before. So no member is more
+than one round behind, and it is enough to keep one result.
 
-**Nobody goes with a result that others lack.** Whoever withdraws stays until all who take part have said, in a group in
-which it looks on, that they are past the round that it has finished: else its last step would be its own.
+**No member leaves with a result that others lack.** A member that withdraws stays until all members that take part have
+said, in a group in which it looks on, that they are past the round that it has finished. Otherwise only its own replica
+would have made the last step.
 
-Nothing is acknowledged. Whoever waits and hears nothing asks for what it lacks, after ``first`` seconds and then at
-doubling intervals up to ``ceiling``; chunks are copies, so those that come twice, late or for another group do no harm.
-Everybody waits for the slowest, which is the nature of the method, but for nobody who is not in the view.
+Nothing is acknowledged. A member that waits and receives nothing asks for what is missing, after ``first`` seconds and
+then at doubling intervals up to ``ceiling``. Chunks are copies, so those that come twice, late or for another group do
+no harm. All members wait for the slowest, which is inherent in the method, but only for members in the view.
 
-**NaN and infinity** in one vector make the average of all not finite, in the same places for everybody, since all have
-the same bits. `Reduced` says so, and all can leave the step out.
+**NaN and infinity** in one vector make the average not finite, in the same places for all members, since all have the
+same bits. `Reduced` says so, and all can skip the step.
 
-**Compression.** With a codec the group has no plan but parts that each have an owner (`gossip.collective.coded`), and
-each peer remembers what it did not send (`gossip.collective.residuals`), which changes when a round is over, and not
-before. A result that a peer is given counts what it put in with its last attempt: it worked at none since.
+**Compression.** With a codec the group has no plan. Instead each part has an owner (`gossip.collective.coded`), and
+each peer keeps residuals (`gossip.collective.residuals`), which change only when a round has ended. If a peer fetches a
+result, the values of its last attempt are part of that result: it has made no other attempt since.
 
-Memory: what is sent and kept is at most the cells of this round and of the last, a vector each; what has come before
-its time, at most ``early_bytes``.
+Memory: sent and kept cells take at most the vectors of this round and of the last. Chunks that came early take at most
+``early_bytes``.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from gossip.collective.attempts import AnyAttempt, Attempts
 from gossip.collective.early import Early
 from gossip.collective.fetch import AT_A_TIME, Fetch, state_part, state_parts
 from gossip.collective.finished import Finished
-from gossip.collective.group import Group, Seat, Seats, Stand
+from gossip.collective.group import Group, GroupSeat, Seats, Stand
 from gossip.collective.interface import Call, Said
 from gossip.errors import InvariantError, Rejected
 from gossip.values.blocks import Values
@@ -67,35 +69,35 @@ class Reduction:
         """Take part from the first `Synchronize` on.
 
         Args:
-            me: this peer. Founders, in their life 0, are waited for by each other from the start.
-            attempts: how rounds are worked at.
-            first: seconds until what is lacking is asked for.
-            ceiling: the most of them.
-            early_bytes: what may lie here before its time.
+            me: this peer. Founders, in their life 0, wait for each other from the start.
+            attempts: makes the attempts at rounds.
+            first: seconds until this peer asks for what is missing.
+            ceiling: the largest such interval, in seconds.
+            early_bytes: the most bytes of chunks that come before their round.
         """
         self._me = me
         self._attempts = attempts
         self._first, self._ceiling = first, ceiling
         self._seats = Seats()
-        self._seat = Seat(me.incarnation, 0, me.incarnation == 0)
-        #: A founder that has not come to its first `Synchronize` has nothing to say yet.
+        self._seat = GroupSeat(me.incarnation, 0, me.incarnation == 0)
+        #: Whether this peer is silent: a founder that has not come to its first `Synchronize` yet.
         self._mute = me.incarnation == 0
         self._stand = Stand(0, False, False, 0)
         self._members: Mapping[int, int] | None = None
         self._group: Group | None = None
-        #: The last word of everybody, for it may be about a group that we come to later.
+        #: The last `Enter` of every member: it may be about a group that this peer reaches later.
         self._heard: dict[int, Enter] = {}
-        #: Whether we have the group's state, and may work at its round.
+        #: Whether this peer has the group's state, and may work at its round.
         self._ready = False
         self._entering = self._withdrawing = False
         self._fetch: Fetch | None = None
         self._pending: Values | None = None
         self._lossy = 0
-        #: Whether the trainer makes its step, so that it has no state to hand out: from `Reduced` to its next call.
+        #: Whether the trainer makes its step, so that there is no state to hand out: from `Reduced` to its next call.
         self._moving = False
         self._attempt: AnyAttempt | None = None
         self._last: Finished | None = None
-        #: The state of the coming round, as bytes, if somebody has asked for it or we have just taken it over.
+        #: The state of the coming round, as bytes, if a member has asked for it or this peer has just taken it over.
         self._state: bytes | None = None
         self._state_asked: dict[int, Lack] = {}
         self._early = Early(early_bytes)
@@ -110,7 +112,7 @@ class Reduction:
 
     @property
     def deadline(self) -> float | None:
-        """When something that is lacking is to be asked for."""
+        """The time at which this peer asks for what is missing."""
         group = self._group
         if self._mute or group is None:
             return None
@@ -120,7 +122,7 @@ class Reduction:
     # The trainer
 
     def handle(self, call: Call, now: float) -> None:
-        """Take in what the trainer wants."""
+        """Take in a request of the trainer."""
         del now
         if not isinstance(call, events.Offer):
             self._moving = False
@@ -128,7 +130,7 @@ class Reduction:
             case events.Synchronize(number, seal):
                 if not self._stand.veteran:
                     self._stand = Stand(number, False, False, seal)
-                    self._members = None  # what we have said of ourselves, if anything, was another state
+                    self._members = None  # any earlier `Enter` of this peer was about another state
                 self._mute, self._entering, self._withdrawing = False, True, False
                 self._take_part(True)
             case events.Withdraw():
@@ -136,7 +138,10 @@ class Reduction:
                 self._take_part(False)
             case events.Reduce(values, lossy):
                 if self._pending is not None or not self._seat.active or values.ndim != 1 or not values.size:
-                    raise InvariantError("a vector to reduce comes alone, and from one that takes part")
+                    raise InvariantError(
+                        f"Reduce with a vector of shape {values.shape}: it must be a flat vector, from a peer that "
+                        "takes part, and only one at a time"
+                    )
                 self._pending, self._lossy = values, lossy
             case events.Offer(number, state):
                 if not self._moving and number == self.round:
@@ -144,20 +149,20 @@ class Reduction:
 
     def _take_part(self, active: bool) -> None:
         if self._seat.active != active:
-            self._seat = Seat(self._seat.life, self._seat.stint + 1, active)
+            self._seat = GroupSeat(self._seat.life, self._seat.stint + 1, active)
             self._members = None
 
-    # What others say
+    # Messages of others
 
     def receive(self, message: Said, me: Address, members: Mapping[int, int], now: float) -> None:
-        """Take in what a member says."""
+        """Take in a message of a member."""
         group = self._gathered(me, members, now)
         if message.origin.rank not in group.members:
             return
         match message:
             case Enter():
                 if self._seats.learn(
-                    message.origin.rank, Seat(message.origin.incarnation, message.stint, message.active)
+                    message.origin.rank, GroupSeat(message.origin.incarnation, message.stint, message.active)
                 ):
                     self._heard[message.origin.rank] = message
                     self._members = None
@@ -174,7 +179,7 @@ class Reduction:
                     self._progress(now)
 
     def _give(self, group: Group, lack: Lack) -> None:
-        """Send again, or at last, what somebody lacks."""
+        """Send what a member lacks, again or for the first time."""
         if lack.digest != group.digest and not self._mute:
             self._say_where_we_stand(lack.origin, answers=True)
             if lack.subject is not Subject.PLAN:
@@ -206,7 +211,7 @@ class Reduction:
                 self._out.append(events.StateWanted(self.round))
 
     def _take(self, group: Group, chunk: Chunk, now: float) -> None:
-        """Take in a chunk of this group's plan, or keep it until we are there."""
+        """Take in a chunk of this group's plan, or keep it until this peer reaches its round."""
         sender = chunk.origin.rank
         if self._attempt is not None and chunk.round == self.round:
             if sender in group.places:
@@ -256,12 +261,12 @@ class Reduction:
             yield self._out.popleft()
 
     def _gathered(self, me: Address, members: Mapping[int, int], now: float) -> Group:
-        """Return the present group; if it is a new one, drop what was for the former, and say where we stand."""
+        """Return the present group. If it is new, drop the work for the former one, and say where this peer stands."""
         if self._group is not None and members is self._members and me == self._me:
             return self._group
-        if me != self._me:  # a new life: what we have, nobody shares
+        if me != self._me:  # a new life: no other member shares its state
             self._me = me
-            self._seat = Seat(me.incarnation, self._seat.stint + 1, self._seat.active)
+            self._seat = GroupSeat(me.incarnation, self._seat.stint + 1, self._seat.active)
             self._stand = Stand(self.round, False, False, 0)
             self._last = None
         self._members = members
@@ -287,12 +292,13 @@ class Reduction:
         group = self._group
         if group is None or self._mute:
             return
-        # Who takes part concludes from where we stood when we came to this group; who looks on, that it may go.
+        # Members that take part draw conclusions from this peer's position when it came to this group. A member that
+        # looks on learns from the present position that it may leave.
         stand = group.stands[self._me.rank] if to.rank in group.places else self._stand
         self._out.append(Enter(self._me, to, group.digest, self._seat.stint, self._seat.active, *stand, answers))
 
     def _needed_by(self, group: Group) -> list[Address]:
-        """Return those who may lack the result of the last round that we have finished."""
+        """Return the members that may lack the result of the last round that this peer has finished."""
         if self._last is None:
             return []
         behind = [
@@ -318,7 +324,7 @@ class Reduction:
             self._fetch = Fetch(Subject.RESULT, keeper, mine.round, parts)
 
     def _catch_up(self, group: Group) -> Iterator[Said | events.Effect]:
-        """Ask for what we lack of a result or of the state, and take it over once it is whole."""
+        """Ask for the missing parts of a result or of the state, and take it over once it is complete."""
         fetch = self._fetch
         if fetch is None:
             return
@@ -361,7 +367,7 @@ class Reduction:
         yield from self._chunks(group, attempt.start())
         for chunk in self._early.due(self.round):
             if chunk.origin.rank in group.places:
-                with suppress(Rejected):  # it will be asked for again, and rejected then
+                with suppress(Rejected):  # this peer will ask for it again, and reject it then
                     place = group.places.index(chunk.origin.rank)
                     yield from self._chunks(group, attempt.arrived(place, chunk.step, chunk.index, chunk.values))
 
@@ -398,7 +404,7 @@ class Reduction:
         self._state_asked.clear()
 
     def _again(self, group: Group, now: float) -> Iterator[Said | events.Effect]:
-        """Ask for what has not come."""
+        """Ask for what has not arrived."""
         self._interval = min(self._ceiling, 2 * self._interval)
         self._again_at = now + self._interval
         if not group.formed or self._withdrawing:

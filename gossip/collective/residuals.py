@@ -1,16 +1,16 @@
-"""What a codec has taken off gradients and averages, kept by the peer that encoded them.
+"""The residuals of gradients and averages, kept by the peer that encoded them.
 
 Error feedback at both ends of a compressed average (Tang et al. 2019, "DoubleSqueeze", arXiv:1905.05957): a peer keeps
-what its payloads did not carry of its own gradients, and the owner of a part what was not carried of the averages that
-it handed out. Each adds that to what it encodes next, so nothing is lost, only late. Codecs that round by chance and
-are right on average (qsgd, terngrad) need none of this, and their errors are too large for it: they would build up.
+the error of the payloads of its own gradients, and the owner of a part keeps the error of the averages that it sent.
+Each adds its residual to what it encodes next, so nothing is lost, only late. Codecs with unbiased stochastic rounding
+(qsgd, terngrad) do not need residuals, and their errors are too large for them: the residuals would grow.
 
-A round may be begun anew, among other peers, and its average may turn out not to be finite. So nothing changes before
-the round is over: an attempt works at a `Draft`, every draft of a round starts from the same residuals, and `commit`
-takes the last one over. When the places change, what an owner still owes of its former part goes to where its own
-gradients wait, n times as much, since the average counts one peer's for an n-th.
+A round may begin again, among other peers, and its average may turn out not to be finite. So residuals change only when
+the round has ended: an attempt writes to a `Draft`, every draft of a round starts from the same residuals, and `commit`
+takes over the last one. When the places change, the owner's residual of its former part moves to the residual of its
+own gradients, multiplied by n, because one peer's gradients count for an n-th of the average.
 
-Memory: two vectors of the gradients' size, with momentum correction three, and as much for a draft.
+Memory: two vectors of the gradients' size, three with momentum correction, and the same again for a draft.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Coded", "Draft", "Residuals"]
 
 
 class Coded(NamedTuple):
-    """A payload, and the values that everybody decodes from it."""
+    """A payload, and the values that all peers decode from it."""
 
     payload: Payload
     carried: Values
@@ -39,28 +39,28 @@ class Residuals:
     """The residuals of one peer."""
 
     def __init__(self, codec: Codec, correction: float = 0.0) -> None:
-        """Begin without any.
+        """Begin without residuals.
 
         Args:
-            codec: what gradients and averages are encoded with.
+            codec: the codec of gradients and averages.
             correction: the momentum of deep gradient compression, for a sparse codec; 0: none.
         """
         if correction:
             check_correction(codec, correction)
         self.codec = codec
         self.correction = correction
-        #: Whether errors are kept at all.
+        #: Whether errors are kept.
         self.feedback = not codec.stochastic
-        #: Of this peer's gradients, and their velocity if that is corrected.
+        #: The residual of this peer's gradients, and their velocity if momentum is corrected.
         self.own: Values = np.zeros(0, WIDE)
         self.velocity: Values = np.zeros(0, WIDE)
-        #: Of the averages that this peer handed out, at its place among so many.
+        #: The residual of the averages that this peer sent, and its place and the number of places at that time.
         self.handed: Values = np.zeros(0, WIDE)
         self.seat = 0, 0
         self._draft: Draft | None = None
 
     def begin(self, n: int, place: int, count: int, dtype: np.dtype[np.generic]) -> Draft:
-        """Return where an attempt at this place, at so many gradients, keeps what it does not send."""
+        """Return the draft for the residuals of an attempt at this place, with ``count`` gradients."""
         wide = max(dtype, WIDE, key=lambda kind: kind.itemsize)
         if self.own.size != count or self.own.dtype != wide:
             self.own = np.zeros(count, wide)
@@ -70,24 +70,24 @@ class Residuals:
         return self._draft
 
     def commit(self) -> None:
-        """Take over what the last attempt has kept: its payloads are part of an average that counts."""
+        """Take over the draft of the last attempt: its payloads are part of an average that counts."""
         draft, self._draft = self._draft, None
         if draft is not None and self.feedback:
             self.own, self.velocity, self.handed, self.seat = draft.own, draft.velocity, draft.handed, draft.seat
 
     def drop(self) -> None:
-        """Leave everything as it was before the last attempt: the round counts for nothing."""
+        """Drop the draft of the last attempt: the round does not count."""
         self._draft = None
 
     def clear(self) -> None:
-        """Forget everything: it belonged to another model."""
+        """Forget all residuals: they belonged to another model."""
         self._draft = None
         for values in (self.own, self.velocity, self.handed):
             values[:] = 0
 
 
 class Draft:
-    """What the residuals will be if the attempt counts. Parts may be encoded in any order, each once."""
+    """The residuals after an attempt, if it counts. Parts may be encoded in any order, each once."""
 
     def __init__(self, before: Residuals, seat: tuple[int, int], dtype: np.dtype[np.generic]) -> None:
         self._codec, self._correction, self._feedback = before.codec, before.correction, before.feedback

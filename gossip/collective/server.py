@@ -1,19 +1,21 @@
-"""One peer holds the model; all others send it their moves and get the model back. The contrast with a centre.
+"""A parameter server: one peer, the centre, holds the model; the others send it their moves and get the model back.
 
-A worker sends what its step did to its model, in chunks: move k, chunk i. The centre adds each chunk to the model,
-once, and answers with what the model now is there; that chunk of the model takes the place of the worker's own. Chunks
-do not wait for each other, nor workers, nor does the centre for anybody: this is asynchronous, down to single chunks.
+A worker sends the change that its step made to its model, in chunks: move k, chunk i. The centre adds each chunk to the
+model, once, and answers with that chunk of the updated model, which replaces the worker's own. Chunks do not wait for
+each other, workers do not wait for each other, and the centre waits for no worker: the exchange is asynchronous, down
+to single chunks.
 
 **Exactly once.** The centre keeps, for each worker in its present life, the number of its latest move and which chunks
-of it have been added. One that comes again is answered again, and not added again. A worker goes on to the next move
-when all chunks of this one are answered. Whoever is given up and comes back in a new life does not know what of its
-last move was added, and sends nothing more of it: a move is never added twice, and may be lost in part with a life.
+of it have been added. A chunk that comes again is answered again, and not added again. A worker continues with the next
+move when all chunks of this one are answered. A worker that is declared dead and returns in a new life does not know
+which part of its last move was added, and sends nothing more of it. So a move is never added twice, and may be lost in
+part when a life ends.
 
-Chunks with NaN or infinity are answered, and not added: they would be everybody's at once.
+Chunks with NaN or infinity are answered, but not added: otherwise all peers would get them at once.
 
-A worker's death is nothing to the others. The centre's is the end: `Stranded`. The centre is told the model by its own
-trainer, whose first vector it is; what comes before that is left unanswered, and comes again. Memory at the centre: the
-model once, and a chunk per answer on its way.
+A worker's death does not affect the others. The centre's death ends the run: `Stranded`. The centre's own trainer
+provides the model: its first vector. Chunks that come before that are not answered, and come again. Memory at the
+centre: the model once, and a chunk per answer in flight.
 """
 
 from __future__ import annotations
@@ -49,13 +51,13 @@ class ParameterServer:
     """One peer's part: the centre's or a worker's."""
 
     def __init__(self, me: Address, pool: Pool, *, first: float, ceiling: float) -> None:
-        """Make the centre of rank 0 in its life 0, and a worker of everybody else.
+        """Make this peer the centre if it is rank 0 in its life 0, otherwise a worker.
 
         Args:
             me: this peer.
-            pool: where the memory of what is sent comes from.
-            first: seconds until what was not answered is sent again.
-            ceiling: the most of them.
+            pool: the source of memory for chunks.
+            first: seconds until an unanswered chunk is sent again.
+            ceiling: the largest such interval, in seconds.
         """
         self._me = me
         self._pool = pool
@@ -64,23 +66,23 @@ class ParameterServer:
         self._again_at = 0.0
         self._move = -1
         self._pending: Values | None = None
-        #: Chunks of our move that are not answered yet.
+        #: Chunks of this worker's move that are not answered yet.
         self._unanswered: dict[int, Values] = {}
         self._stranded = False
-        #: The model, at the centre; and what is known of each worker there.
+        #: The model, at the centre; and the centre's books of each worker.
         self._model: Values | None = None
         self._workers: dict[int, _Worker] = {}
-        #: Chunks that were not added, because they were not finite.
+        #: The number of chunks that were not added, because they were not finite.
         self.refused = 0
         self._out: deque[Said | events.Effect] = deque()
 
     @property
     def deadline(self) -> float | None:
-        """When something is to be sent again."""
+        """The time at which chunks are sent again."""
         return self._again_at if self._unanswered and not self._stranded else None
 
     def handle(self, call: Call, now: float) -> None:
-        """Take in what the trainer wants."""
+        """Take in a request of the trainer."""
         match call:
             case events.Synchronize(number):
                 self._out.append(events.Synchronized(number, None))
@@ -88,7 +90,9 @@ class ParameterServer:
                 self._out.append(events.Withdrawn())
             case events.Reduce(values):
                 if self._pending is not None or values.ndim != 1 or not values.size:
-                    raise InvariantError("a move comes alone, and is a vector")
+                    raise InvariantError(
+                        f"Reduce with a move of shape {values.shape}: it must be a flat vector, and only one at a time"
+                    )
                 self._move += 1
                 if self._me == CENTRE:
                     self._out.append(self._own(values))
@@ -97,7 +101,7 @@ class ParameterServer:
                     self._post(values, now)
 
     def _own(self, values: Values) -> events.Effect:
-        """Treat the centre's own move as anybody's; its first vector is the model."""
+        """Treat the centre's own move like that of a worker; its first vector is the model."""
         finite = is_finite(values)
         if self._model is None:
             self._model = values.copy()
@@ -134,7 +138,7 @@ class ParameterServer:
         if worker is None or worker.life < chunk.origin.incarnation:
             worker = self._workers[chunk.origin.rank] = _Worker(chunk.origin.incarnation)
         if chunk.round < worker.move or chunk.index >= len(bounds := _bounds(model)):
-            return  # answered long ago, or not of this model
+            return  # answered before, or not of this model
         start, stop = bounds[chunk.index]
         if chunk.values.nbytes != (stop - start) * model.itemsize:
             return
@@ -170,21 +174,20 @@ class ParameterServer:
         self._again_at = now + self._first
 
     def work(self, me: Address, members: Mapping[int, int], now: float) -> Iterator[Said | events.Effect]:
-        """Send what is to be sent, again if need be."""
+        """Yield the chunks to send, for the first time or again, and effects."""
         if me != self._me:
             if self._me == CENTRE:
                 self._stranded = True
-                yield events.Stranded("others had given this peer up, which is the centre, and have ended")
+                yield events.Stranded("others declared this peer dead, which is the centre, and have ended")
             self._me = me
-            # What of our last move was added, only the former life could know.
+            # Only the former life could know which chunks of its last move were added.
             self._unanswered = {index: np.zeros_like(part) for index, part in self._unanswered.items()}
             self._out.extend(self._chunk(index, part) for index, part in self._unanswered.items())
         if me != CENTRE and members.get(CENTRE.rank) != CENTRE.incarnation and not self._stranded:
             self._stranded = True
             yield events.Stranded(
-                f"the centre, rank {CENTRE.rank}, is gone, and the model with it: that is what parameter-server "
-                "depends on. Start the run again, from a checkpoint if there is one, or with an algorithm that has no "
-                "centre, such as osgp"
+                f"the centre, rank {CENTRE.rank}, is gone, and the model with it. Start the run again, from a "
+                "checkpoint if there is one, or with an algorithm that has no centre, such as osgp"
             )
         for rank in [rank for rank, worker in self._workers.items() if members.get(rank) != worker.life]:
             del self._workers[rank]

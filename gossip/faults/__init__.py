@@ -1,4 +1,4 @@
-"""Stragglers, faults and bad weather, as users write them: one grammar for the simulator and for real processes."""
+"""Stragglers, faults and network weather: one grammar for the simulator and for real processes."""
 
 from gossip.faults.faults import (
     Cut,

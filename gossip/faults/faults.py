@@ -1,16 +1,16 @@
-"""The faults of a run of real processes: what ``--fault TEXT`` says, each and all together.
+"""The faults of a run of real processes: parsing each ``--fault TEXT``, and checking all of them together.
 
     kill:RANK@MOMENT                   the process is killed, at its own step or at that time
-    restart:RANK@MOMENT                killed before, it is started again; who starts it counts the steps of the others
-    pause:RANK@MOMENT+SPAN             the process stands still; the span is a time
+    restart:RANK@MOMENT                a killed process is started again; its starter counts the steps of the others
+    pause:RANK@MOMENT+SPAN             the process is stopped; the span is a time
     cut:RANKS|RANKS@MOMENT+SPAN        nothing passes between two groups; each peer counts its own steps
-    drop:SHARE                         messages that are lost; the simulator's word, loss, will do too
+    drop:SHARE                         messages that are lost; the simulator's word, loss, is accepted too
     duplicate:SHARE, corrupt:SHARE     messages that arrive twice, or with a flipped bit
-    delay:TIME[-TIME]                  what messages take
+    delay:TIME[-TIME]                  the time that messages take
     bandwidth:50mbit                   of each directed link
 
-The words are those of the simulator, and what is behind the colon is read by `gossip.faults.grammar`, which is to be
-had from here. Times count from the start of the run. Every error is a `SettingsError` that quotes the text.
+The words are those of the simulator. `gossip.faults.grammar` parses the text after the colon; its names can be imported
+from here. Times count from the start of the run. Every error is a `SettingsError` that quotes the text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["Cut", "Fault", "Faults", "Incident", "Moment", "Pause", "Straggler",
            "parse_straggler", "parse_stragglers"]  # fmt: skip
 
 _Form = TypeVar("_Form")
-#: What a fault says, beside its kind.
+#: The content of a fault, without its kind.
 Said = Incident | Pause | Cut | float | tuple[float, float]
 
 _KINDS: dict[str, Callable[[str], Said]] = {
@@ -57,7 +57,7 @@ _KINDS: dict[str, Callable[[str], Said]] = {
     "delay": parse_delay,
     "bandwidth": parse_bandwidth,
 }
-#: What the fields of the weather are called.
+#: The field of the weather for each kind of fault.
 _WEATHER = {
     "drop": "loss",
     "duplicate": "duplicate",
@@ -70,7 +70,7 @@ _EXAMPLES = "kill:1@300, pause:1@100+10s, cut:0-3|4-7@200+30s or drop:5%"
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, and how it was written."""
+    """One fault, and its text."""
 
     kind: str
     said: Said
@@ -85,7 +85,7 @@ class Faults:
     restarts: tuple[Incident, ...] = ()
     pauses: tuple[Pause, ...] = ()
     cuts: tuple[Cut, ...] = ()
-    #: None: the network is left alone.
+    #: None: the network is not disturbed.
     weather: Weather | None = None
 
     def __bool__(self) -> bool:
@@ -102,36 +102,36 @@ def parse_fault(text: str) -> Fault:
     kind = kind.strip(" ")
     kind = "drop" if kind == "loss" else kind
     if kind not in _KINDS:
-        raise SettingsError(f"{text!r}: {suggest('fault', kind, _KINDS)} A fault reads as {_EXAMPLES}")
+        raise SettingsError(f"{text!r}: {suggest('fault', kind, _KINDS)} Examples of faults: {_EXAMPLES}")
     if not colon:
-        raise SettingsError(f"{text!r} should read {kind}:..., as in {_EXAMPLES}")
+        raise SettingsError(f"{text!r} is not of the form {kind}:..., as in {_EXAMPLES}")
     try:
         said = _KINDS[kind](rest)
     except SettingsError as error:
         raise SettingsError(f"{text!r}: {error}") from None
     if isinstance(said, float) and kind != "bandwidth" and said >= 1:
-        raise SettingsError(f"{text!r} should say a share of less than 100%, such as {kind}:5%")
+        raise SettingsError(f"{text!r}: the share must be less than 100%, such as {kind}:5%")
     if isinstance(said, Pause | Cut) and not said.span.value > 0:
-        raise SettingsError(f"{text!r}: it lasts no time at all; say for how long, such as +10s")
+        raise SettingsError(f"{text!r}: the span must be longer than 0, such as +10s")
     if isinstance(said, Pause) and said.span.in_steps:
-        raise SettingsError(f"{text!r}: who stands still counts no steps; say for how long in time, such as +10s")
+        raise SettingsError(f"{text!r}: a paused peer counts no steps; give the span as a time, such as +10s")
     return Fault(kind, said, text)
 
 
 def parse_faults(texts: Iterable[str], world_size: int, seed: int = 0) -> Faults:
-    """Read the faults of a run, and refuse what cannot happen: silence would look like resilience.
+    """Parse the faults of a run, and refuse faults that cannot happen: a silent one would look like resilience.
 
     Args:
-        texts: each as `parse_fault` takes it.
-        world_size: ranks are below it.
-        seed: of the weather.
+        texts: the texts of the faults, for `parse_fault`.
+        world_size: the number of peers; all ranks are below it.
+        seed: the seed of the weather.
     """
     faults: list[Fault] = []
     for fault in map(parse_fault, texts):
         _check_ranks(fault.text, _ranks_of(fault.said), world_size)
         for other in faults:
             if fault.kind == other.kind and (fault.said == other.said or isinstance(fault.said, float | tuple)):
-                raise SettingsError(f"{fault.text!r}: {fault.kind} is said already, by {other.text!r}; say it once")
+                raise SettingsError(f"{fault.text!r}: {fault.kind} is already given by {other.text!r}; give it once")
         faults.append(fault)
     for rank in range(world_size):
         lives = [one for one in faults if isinstance(one.said, Incident) and one.said.rank == rank]
@@ -149,14 +149,14 @@ def parse_faults(texts: Iterable[str], world_size: int, seed: int = 0) -> Faults
 
 
 def parse_stragglers(texts: Iterable[str], world_size: int) -> tuple[Straggler, ...]:
-    """Read the stragglers of a run of real processes, each as `parse_straggler` takes it; none can be made faster."""
+    """Parse the stragglers of a run of real processes, each by `parse_straggler`. None may be faster than normal."""
     stragglers = []
     for text in texts:
         straggler = parse_straggler(text)
         _check_ranks(text, straggler.ranks or (), world_size)
         if min(straggler.factors) < 1:
             raise SettingsError(
-                f"{text!r}: a real peer can be slowed down, not sped up; a factor from 1x on, such as 4x"
+                f"{text!r}: a real peer can be slowed down, not sped up; use a factor of 1x or more, such as 4x"
             )
         stragglers.append(straggler)
     return tuple(stragglers)
@@ -175,27 +175,27 @@ def _ranks_of(said: Said) -> Iterable[int]:
 def _check_ranks(text: str, ranks: Iterable[int], world_size: int) -> None:
     outside = sorted(rank for rank in ranks if rank >= world_size)
     if outside:
-        raise SettingsError(f"{text!r}: there is no rank {outside[0]}; ranks are 0 to {world_size - 1}")
+        raise SettingsError(f"{text!r}: rank {outside[0]} does not exist; ranks are 0 to {world_size - 1}")
 
 
 def _check_lives(rank: int, kills: Sequence[Fault], restarts: Sequence[Fault]) -> None:
-    """Refuse kills and restarts of one rank that do not take turns."""
+    """Raise a `SettingsError` unless the kills and restarts of one rank alternate."""
     if len(restarts) > len(kills):
         often = "never killed" if not kills else f"killed only {len(kills)}x"
         raise SettingsError(
-            f"{restarts[-1].text!r}: rank {rank} is {often}, so it cannot come back; say kill:{rank}@100"
+            f"{restarts[-1].text!r}: rank {rank} is {often}, so it cannot be restarted; add kill:{rank}@100"
         )
     if len(kills) > len(restarts) + 1:
-        raise SettingsError(f"{kills[-1].text!r}: rank {rank} is killed before; say a restart:{rank}@... in between")
+        raise SettingsError(f"{kills[-1].text!r}: rank {rank} is killed before; add a restart:{rank}@... in between")
     if len({_at(one).in_steps for one in (*kills, *restarts)}) > 1:
         if len(kills) > 1:
-            raise SettingsError(f"{kills[-1].text!r}: say all that befalls rank {rank} in steps, or all of it in time")
-        return  # nobody knows which comes first
+            raise SettingsError(f"{kills[-1].text!r}: give all moments of rank {rank} in steps, or all as times")
+        return  # steps and times cannot be compared
     kills, restarts = (sorted(some, key=lambda one: _at(one).value) for some in (kills, restarts))
     turns = [one for pair in zip(kills, restarts, strict=False) for one in pair] + list(kills[len(restarts) :])
     for before, after in pairwise(turns):
         if not _at(before).value < _at(after).value:
-            wrong = "is killed only after that" if after.kind == "restart" else "has not come back by then"
+            wrong = "is killed only after that" if after.kind == "restart" else "is not restarted before that"
             raise SettingsError(f"{after.text!r}: rank {rank} {wrong} ({before.text!r})")
 
 

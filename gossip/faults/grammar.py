@@ -4,7 +4,7 @@
     span        moment, as a length
     ranks       3 | 0-31 | 0-3,8                       inclusive
     straggler   RANKS=4x | RANKS=+50ms | random=10%:2x-5x, each may end in @FROM-TO (moments);
-                random: each rank is slow with that chance, by the seed
+                random: each rank is slow with this probability, drawn by the seed
     kill        RANK@MOMENT
     restart     RANK@MOMENT
     join        RANK@MOMENT
@@ -14,7 +14,7 @@
     delay       20ms | 5ms-50ms
     bandwidth   50 | 50mbit | 10kbit | 1gbit           megabits are the default unit
 
-Every parser raises `SettingsError` with the text, what is wrong with it and what it should look like.
+Every parser raises a `SettingsError` that quotes the text, says what is wrong, and shows the expected form.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Cut", "Incident", "Moment", "Pause", "Straggler", "parse_bandwidth",
            "parse_incident", "parse_pause", "parse_straggler"]  # fmt: skip
 
 _UNITS = {"": None, "step": None, "steps": None, "s": 1.0, "ms": 1e-3}
-#: Nine digits are more than any swarm runs, and far from what a float cannot hold.
+#: Nine digits are enough for any run, and a float holds such numbers exactly.
 _NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(steps?|ms|s)?")
 
 
@@ -43,11 +43,11 @@ class Moment:
     in_steps: bool
 
     def seconds(self, step_seconds: float) -> float:
-        """Return it in seconds, where a step takes so long."""
+        """Return the moment in seconds, if a step takes ``step_seconds``."""
         return self.value * step_seconds if self.in_steps else self.value
 
     def reached(self, step: float, seconds: float) -> bool:
-        """Whether it has come, after so many steps and so many seconds."""
+        """Whether the moment has come after this number of steps and seconds."""
         return (step if self.in_steps else seconds) >= self.value
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Moment:
 class Straggler:
     """Peers that take ``factor`` times as long for a step, and ``extra`` seconds on top, for a while or always."""
 
-    #: The slow ranks; None where ``share`` of all ranks is drawn by the seed.
+    #: The slow ranks; None if a ``share`` of all ranks is drawn by the seed.
     ranks: frozenset[int] | None
     factors: tuple[float, float] = (1.0, 1.0)
     extra: float = 0.0
@@ -67,11 +67,11 @@ class Straggler:
     stop: Moment | None = None
 
     def slows(self, rank: int, seed: int) -> bool:
-        """Whether the rank is one of the slow ones."""
+        """Whether the rank is slow."""
         return rank in self.ranks if self.ranks is not None else chance(self.share, seed, rank, 1)
 
     def factor(self, rank: int, seed: int) -> float:
-        """Return how many times as long the rank takes; drawn by the seed if it is a range."""
+        """Return the factor by which the rank's steps take longer; a range is drawn from by the seed."""
         low, high = self.factors
         return low + (high - low) * (draw(seed, rank, 2) >> 11) / (1 << 53)
 
@@ -86,7 +86,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Pause:
-    """A peer stands still for a while, as if stopped by a signal."""
+    """A peer is stopped for a while, as if by a signal."""
 
     rank: int
     at: Moment
@@ -108,7 +108,7 @@ class Cut:
 
 
 def parse_incident(text: str) -> Incident:
-    """Read ``RANK@MOMENT``."""
+    """Parse ``RANK@MOMENT``."""
     rank, at, moment = text.partition("@")
     if not at:
         _refuse(text, "RANK@MOMENT, such as 3@100 or 3@2.5s")
@@ -116,7 +116,7 @@ def parse_incident(text: str) -> Incident:
 
 
 def parse_pause(text: str) -> Pause:
-    """Read ``RANK@MOMENT+SPAN``."""
+    """Parse ``RANK@MOMENT+SPAN``."""
     rank, at, when = text.partition("@")
     moment, plus, span = when.partition("+")
     if not at or not plus:
@@ -125,7 +125,7 @@ def parse_pause(text: str) -> Pause:
 
 
 def parse_cut(text: str) -> Cut:
-    """Read ``RANKS|RANKS@MOMENT+SPAN``."""
+    """Parse ``RANKS|RANKS@MOMENT+SPAN``."""
     sides, at, when = text.partition("@")
     left, bar, right = sides.partition("|")
     moment, plus, span = when.partition("+")
@@ -134,15 +134,15 @@ def parse_cut(text: str) -> Cut:
     cut = Cut(_ranks(left, text), _ranks(right, text), _moment(moment, text), _moment(span, text))
     both = cut.left & cut.right
     if both:
-        raise SettingsError(f"{text!r}: rank {min(both)} cannot be on both sides of a cut")
+        raise SettingsError(f"{text!r}: rank {min(both)} is on both sides of the cut")
     return cut
 
 
 def parse_straggler(text: str) -> Straggler:
-    """Read ``RANKS=4x``, ``RANKS=+50ms`` or ``random=10%:2x-5x``, each with or without ``@FROM-TO``."""
+    """Parse ``RANKS=4x``, ``RANKS=+50ms`` or ``random=10%:2x-5x``, each with or without ``@FROM-TO``."""
     who, equals, rest = text.partition("=")
     how, at, when = rest.partition("@")
-    wanted = "RANKS=4x, RANKS=+50ms or random=10%:2x-5x, then @FROM-TO if it does not last"
+    wanted = "RANKS=4x, RANKS=+50ms or random=10%:2x-5x, with @FROM-TO if it ends"
     if not equals:
         _refuse(text, wanted)
     start = stop = None
@@ -152,7 +152,7 @@ def parse_straggler(text: str) -> Straggler:
             _refuse(text, wanted)
         start, stop = _moment(first, text), _moment(last, text)
         if start.in_steps == stop.in_steps and stop.value <= start.value:
-            raise SettingsError(f"{text!r}: it ends before it begins")
+            raise SettingsError(f"{text!r}: the end is before the beginning")
     if who.strip() == "random":
         share, colon, factors = how.partition(":")
         if not colon:
@@ -164,37 +164,37 @@ def parse_straggler(text: str) -> Straggler:
     if how.startswith("+"):
         extra = _moment(how[1:], text)
         if extra.in_steps:
-            raise SettingsError(f"{text!r}: say how long in seconds or milliseconds, as in {who}=+50ms")
+            raise SettingsError(f"{text!r}: give the delay in seconds or milliseconds, as in {who}=+50ms")
         return Straggler(ranks, extra=extra.value, start=start, stop=stop)
     factor = _factor(how, text)
     return Straggler(ranks, (factor, factor), start=start, stop=stop)
 
 
 def parse_delay(text: str) -> tuple[float, float]:
-    """Read ``20ms`` or ``5ms-50ms``: the least and the most, in seconds."""
+    """Parse ``20ms`` or ``5ms-50ms``; return the least and the largest delay, in seconds."""
     low, dash, high = text.partition("-")
     moments = [_moment(part, text) for part in (low, high if dash else low)]
     if any(moment.in_steps and moment.value for moment in moments) or moments[0].value > moments[1].value:
-        _refuse(text, "a delay in time units, the least first, such as 20ms or 5ms-50ms")
+        _refuse(text, "TIME or TIME-TIME with units, the least first, such as 20ms or 5ms-50ms")
     return moments[0].value, moments[1].value
 
 
 def parse_bandwidth(text: str) -> float:
-    """Read ``50`` or ``50mbit``, bits per second of a link, as bytes per second."""
+    """Parse ``50`` or ``50mbit``, the bits per second of a link; return bytes per second."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([kmg]bit)?", text.strip(" "), re.IGNORECASE | re.ASCII)
     if match is None or not float(match[1]) > 0:
-        _refuse(text, "a number of megabits per second above 0, such as 50mbit, 10kbit or 1gbit")
+        _refuse(text, "NUMBER[kbit|mbit|gbit] with a number above 0, such as 50mbit, 10kbit or 1gbit")
     return float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[(match[2] or "m")[0].lower()] / 8
 
 
 def _refuse(text: str, wanted: str) -> NoReturn:
-    raise SettingsError(f"{text!r} should read {wanted}")
+    raise SettingsError(f"{text!r} is not of the form {wanted}")
 
 
 def _rank(text: str, whole: str) -> int:
     digits = text.strip(" ")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise SettingsError(f"{whole!r}: a rank is a number from 0 on, not {text!r}")
+        raise SettingsError(f"{whole!r}: a rank must be a number from 0 on, not {text!r}")
     return int(digits)
 
 
@@ -205,9 +205,9 @@ def _ranks(text: str, whole: str) -> frozenset[int]:
         low = _rank(first, whole)
         high = _rank(last, whole) if dash else low
         if high < low:
-            raise SettingsError(f"{whole!r}: the range {part!r} runs backwards")
+            raise SettingsError(f"{whole!r}: the range {part!r} must begin with the lower rank")
         if high - low > 1_000_000:
-            raise SettingsError(f"{whole!r}: the range {part!r} is longer than any swarm")
+            raise SettingsError(f"{whole!r}: the range {part!r} has more ranks than any swarm")
         ranks.update(range(low, high + 1))
     return frozenset(ranks)
 
@@ -215,7 +215,7 @@ def _ranks(text: str, whole: str) -> frozenset[int]:
 def _moment(text: str, whole: str) -> Moment:
     match = _NUMBER.fullmatch(text.strip(" "))
     if match is None:
-        raise SettingsError(f"{whole!r}: {text!r} should be a number of steps, or a time such as 2.5s or 300ms")
+        raise SettingsError(f"{whole!r}: {text!r} is not a number of steps, nor a time such as 2.5s or 300ms")
     unit = _UNITS[match[2] or ""]
     return Moment(float(match[1]) * (1.0 if unit is None else unit), in_steps=unit is None)
 
@@ -223,5 +223,5 @@ def _moment(text: str, whole: str) -> Moment:
 def _factor(text: str, whole: str) -> float:
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)x", text.strip(" "))
     if match is None or not float(match[1]) > 0:
-        raise SettingsError(f"{whole!r}: {text!r} should be a factor such as 4x")
+        raise SettingsError(f"{whole!r}: {text!r} is not a factor such as 4x")
     return float(match[1])

@@ -1,6 +1,7 @@
-"""What becomes of messages: a network that loses, doubles, damages, delays, queues and cuts, all by the seed.
+"""The treatment of messages: a network that loses, duplicates, corrupts, delays, queues and cuts them, by the seed.
 
-It only decides. The simulator delivers in virtual time, `gossip.net.disturbed_transport` over a real transport.
+This module only decides. The simulator delivers messages in virtual time, and `gossip.net.disturbed_transport` over a
+real transport.
 """
 
 from __future__ import annotations
@@ -18,42 +19,42 @@ __all__ = ["Counts", "Network", "Separates", "Weather"]
 #: Whether nothing passes between two ranks.
 Separates = Callable[[int, int], bool]
 
-#: What a frame costs on the wire beside its own bytes; ZeroMQ needs at most 9, TCP/IP about 40 per packet.
+#: The bytes of a frame on the wire besides its own; ZeroMQ needs at most 9, TCP/IP about 40 per packet.
 _OVERHEAD = 49
 
 
 @dataclass(frozen=True)
 class Weather:
-    """How a network treats messages. The default is clear: all arrive, once, whole and at once."""
+    """How a network treats messages. By default all arrive, once, undamaged and immediately."""
 
     seed: int = 0
-    #: The share of messages that is lost, doubled, damaged.
+    #: The share of messages that is lost, duplicated, corrupted.
     loss: float = 0.0
     duplicate: float = 0.0
     corrupt: float = 0.0
-    #: The least and the most seconds that a message takes.
+    #: The least and the largest delay of a message, in seconds.
     delay: tuple[float, float] = (0.0, 0.0)
     #: Bytes per second of each directed link; None: no limit.
     bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         if self.bandwidth is not None and not self.bandwidth > 0:
-            raise SettingsError(f"a link carries more than 0 bytes per second, not {self.bandwidth}")
+            raise SettingsError(f"bandwidth must be above 0 bytes per second, not {self.bandwidth}")
         for name in ("loss", "duplicate", "corrupt"):
             if not 0 <= getattr(self, name) < 1:
-                raise SettingsError(f"{name} is a share from 0% to less than 100%, not {getattr(self, name):.0%}")
+                raise SettingsError(f"{name} must be a share from 0% to less than 100%, not {getattr(self, name):.0%}")
         low, high = self.delay
         if not 0 <= low <= high < float("inf"):
-            raise SettingsError(f"a delay is not negative, the least comes first: not {low} to {high} seconds")
+            raise SettingsError(f"delay must be 0 or more seconds, the least first, not {low} to {high}")
 
     def seen_by(self, rank: int) -> Weather:
-        """Return the same weather with a seed for one sender, or the n-th messages of all would share their fate."""
+        """Return this weather with a seed of one sender: with equal seeds, the n-th messages of all would be lost."""
         return replace(self, seed=draw(self.seed, 8, rank))
 
 
 @dataclass
 class Counts:
-    """What was sent, and what was done to it. Copies of a message are counted as one."""
+    """The number of messages that were sent, lost, and so on. Copies of a message are counted as one."""
 
     messages: int = 0
     bytes: int = 0
@@ -65,9 +66,9 @@ class Counts:
 
 
 class Network:
-    """Decides what becomes of each message; the caller delivers.
+    """Decides the treatment of each message; the caller delivers it.
 
-    `carry` is for one thread. `cut` and `heal` may be called from any, and hold from the next message on.
+    Only one thread may call `carry`. Any thread may call `cut` and `heal`, which apply from the next message on.
     """
 
     def __init__(self, weather: Weather) -> None:
@@ -78,7 +79,7 @@ class Network:
         self.counts = Counts()
 
     def cut(self, separates: Separates) -> None:
-        """Let nothing pass between ranks that are separated, until `heal` with the same function."""
+        """Block all messages between separated ranks, until `heal` is called with the same function."""
         with self._lock:
             self._cuts = (*self._cuts, separates)
 
@@ -95,9 +96,9 @@ class Network:
     def carry(
         self, now: float, sender: int, receiver: int, frames: Sequence[Buffer]
     ) -> list[tuple[float, Sequence[Buffer]]]:
-        """Return when which copies of the message arrive: none if it is lost, two if it is doubled.
+        """Return each copy of the message with its time of arrival: none if it is lost, two if it is duplicated.
 
-        The frames are not copied, save to damage them.
+        The frames are copied only if they are corrupted.
         """
         weather, counts = self._weather, self.counts
         number = counts.messages
@@ -127,7 +128,7 @@ class Network:
         return [(arrival, frames) for arrival in arrivals]
 
     def _damaged(self, frames: Sequence[Buffer], number: int) -> list[Buffer]:
-        """Flip one bit somewhere, in a copy."""
+        """Return a copy with one random bit flipped."""
         copies = [bytearray(frame) for frame in frames]
         total = sum(len(copy) for copy in copies)
         where = draw(self._weather.seed, number, 4) % (8 * max(total, 1))

@@ -1,4 +1,4 @@
-"""Who is a member, who is slow, who is dead, without a coordinator; see `gossip.membership.membership`."""
+"""Which peers are members, slow or dead, without a coordinator; see `gossip.membership.membership`."""
 
 from gossip.membership.membership import Membership
 from gossip.membership.membership_settings import MembershipSettings, membership_preset

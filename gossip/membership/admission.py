@@ -1,17 +1,17 @@
-"""How a newcomer gets in, from both sides.
+"""Admission of newcomers, from both sides.
 
-The newcomer asks its contacts in turn until one answers (`Ask`). A member decides by what it holds of that rank:
+The newcomer asks its contacts in turn until one answers (`Ask`). A member decides by its record of that rank:
 
-    nothing, or an earlier life that is over              welcome
+    no record, or an earlier life that has ended          welcome
     an earlier life of the same process (it restarted)    welcome: the restart was faster than the detector
-    the same life or a later one, of the same process     behind: that life is used up, come back with a later one
-      or over
-    another process that still counts as living           ping that one. It answers: taken. It does not: as if dead
+    the same life or a later one, which has ended or      behind: that life is used up, ask again with a later one
+      belongs to the same process
+    another process that still counts as living           ping it. If it answers: taken. If not: as if it were dead
 
-Sequences start from 0 in each life, so a process that restarted must not go on in the life it had; since it
-cannot always be told from one whose welcome was lost, both take a later life, which costs a newcomer nothing.
+Sequences start from 0 in each life, so a restarted process must not continue in its former life. It cannot always be
+told apart from a newcomer whose welcome was lost, so both take a later life, which costs a newcomer nothing.
 
-A newcomer answers no pings before it is welcome: it would answer for the one whose rank it asks for.
+A newcomer answers no pings before it is welcome: otherwise it would answer for the present owner of its rank.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gossip.membership.timers import Timers
 
 __all__ = ["Admission"]
 
-#: Newcomers whose rank is looked into at a time; the others ask again.
+#: Newcomers whose rank is checked at a time; the others have to ask again.
 _CHECKS = 64
 
 
 class Admission:
-    """Newcomers that ask us, and our own asking."""
+    """Requests of newcomers to this peer, and this peer's own request."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class Admission:
         self._settings = settings
         self._timers = timers
         self._next_sequence = next_sequence
-        #: Newcomers whose rank seems to be another's, by the ping to that one.
+        #: Newcomers whose rank seems to belong to another process, by the sequence of the ping to that process.
         self._checks: dict[int, Record] = {}
         self._contacts: Sequence[Record] = ()
         self._asked = 0
-        #: Whether we are not a member yet.
+        #: Whether this peer is not a member yet.
         self.asking = False
 
     # The newcomer's side
@@ -64,7 +64,7 @@ class Admission:
         self.ask_again(now)
 
     def ask_again(self, now: float) -> None:
-        """Go on with the next contact: the one that let us in is gone before we heard of anybody else."""
+        """Ask the next contact: the member that admitted this peer is gone, and this peer knows no other member."""
         self.asking = True
         self.ask(now)
 
@@ -75,26 +75,26 @@ class Admission:
         contact = next((one for one in self._contacts if one.rank == rank), contact)
         me = self._opinions.me
         self._post.say(contact.rank, Ask(me.endpoint, me.key), to=contact)
-        # As long as a member takes to look into it, and a round trip.
+        # The time that a member takes to check the rank, plus a round trip.
         self._timers.set("ask", now + self._settings.interval + 2 * self._settings.timeout_ceiling)
 
     def settled(self) -> None:
-        """Ask no more: we are in, or will never be."""
+        """Stop asking: this peer was admitted, or never will be."""
         self.asking = False
         self._timers.drop("ask")
 
     # The member's side
 
     def check(self, newcomer: Record) -> None:
-        """Raise `Rejected` for a request that cannot be meant, or that there is no room for."""
+        """Raise `Rejected` if a request is not valid, or if the table is full."""
         wrong = newcomer.wrong()
         if wrong:
-            raise Rejected(Reason.MALFORMED, f"asks to join with {wrong}", newcomer.rank)
+            raise Rejected(Reason.MALFORMED, f"a request to join with {wrong}", newcomer.rank)
         if self._opinions.table.get(newcomer.rank) is None and len(self._opinions.table) >= MEMBERS_LIMIT:
-            raise Rejected(Reason.OVERSIZED, f"there are {MEMBERS_LIMIT} ranks already", newcomer.rank)
+            raise Rejected(Reason.OVERSIZED, f"the table is full: it has {MEMBERS_LIMIT} ranks", newcomer.rank)
 
     def asked(self, newcomer: Record, now: float) -> None:
-        """Answer a newcomer's request, at once or when its rank has been looked into."""
+        """Answer a newcomer's request, at once or after a check of its rank."""
         known = self._opinions.table.get(newcomer.rank)
         if newcomer.rank == self._opinions.me.rank:
             self._refuse(newcomer, self._opinions.me)
@@ -107,7 +107,7 @@ class Admission:
             self._post.say(newcomer.rank, Ping(sequence), to=known)
 
     def acknowledged(self, sequence: int) -> None:
-        """Take in that the one whose rank a newcomer asks for is alive."""
+        """Note that the owner of a rank that a newcomer asks for is alive."""
         newcomer = self._checks.pop(sequence, None)
         if newcomer is not None:
             self._timers.drop("check", sequence)
@@ -116,7 +116,7 @@ class Admission:
             self._refuse(newcomer, known)
 
     def unanswered(self, sequence: int, now: float) -> None:
-        """Take in that it did not answer."""
+        """Note that the owner of the rank did not answer."""
         self._decide(self._checks.pop(sequence), now)
 
     def _decide(self, newcomer: Record, now: float) -> None:
@@ -130,9 +130,9 @@ class Admission:
 
     def _refuse(self, newcomer: Record, holder: Record) -> None:
         if newcomer.same_process(holder):
-            return  # a message of our own that came back to us
+            return  # this peer's own message, which came back
         reason = (
             f"rank {newcomer.rank} is taken: {holder.endpoint} has it in life {holder.incarnation} and answers; "
-            f"{newcomer.endpoint} needs another rank, or the other has to end first"
+            f"start {newcomer.endpoint} with another rank, or stop the other peer first"
         )
         self._post.say(newcomer.rank, Taken(reason[:400]), to=newcomer)

@@ -1,12 +1,13 @@
-"""What peers say to each other about who is alive.
+"""The messages between peers about which of them are alive.
 
 - `Ping`: are you alive? `Ack`: I am.
-- `Errand`: I get no answer from the target, please try. `Nack`: nor do I; it tells that the asker itself can hear.
-- `News`: nothing but updates.
-- `Digest`: the state of my table in 64 numbers; whoever holds something else answers with that part of its own, as
-  `Holdings`, and once with its own digest, so that it is told what it lacks in turn.
-- `Ask`: let me in. `Welcome`: you are in; compare tables with me. `Behind`: this rank has been through that life, come
-  back with a later one. `Taken`: another process bears this rank, and it answers.
+- `Errand`: I get no answer from the target, please ping it. `Nack`: I get none either. A nack shows the asker that it
+  can still receive.
+- `News`: only updates.
+- `Digest`: the state of my table in 64 numbers. A receiver with other records answers with that part of its own table,
+  as `Holdings`, and once with its own digest, so that it gets the records that it lacks.
+- `Ask`: admit me. `Welcome`: you are admitted; compare tables with me. `Behind`: this life of your rank is used up, ask
+  again with a later one. `Taken`: another process has this rank, and it answers.
 
 Each comes in an `Envelope`: the sender's own life and refutations, and as many updates as fit.
 """
@@ -35,13 +36,13 @@ __all__ = [
     "Welcome",
 ]
 
-#: Tables are compared in so many parts, by rank: a change costs the transfer of 1/64 of a table, not of all.
+#: The number of parts in which tables are compared, by rank: a change costs the transfer of 1/64 of a table.
 BUCKETS = 64
 
 
 @dataclass(frozen=True)
 class Update:
-    """A statement about a member and, if it is a suspect, who found it silent."""
+    """A statement about a member and, if it is a suspect, the ranks that got no answer from it."""
 
     record: Record
     accusers: tuple[int, ...] = ()
@@ -86,18 +87,18 @@ class Digest:
     """The sums of the marks of all records, by rank modulo `BUCKETS`, as 8 bytes each."""
 
     sums: bytes
-    #: Whether this answers a digest, and so is not answered by another.
+    #: Whether this digest answers another one. Then it is not answered with a digest.
     answer: bool
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """The updates are what the sender holds in parts of the table that differ."""
+    """The updates are the sender's records in the parts of the table that differ."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A newcomer's request: it is to be reached there, and has this key."""
+    """A newcomer's request to be admitted, with its endpoint and key."""
 
     endpoint: str
     key: str
@@ -119,7 +120,7 @@ class Behind:
 
 @dataclass(frozen=True)
 class Taken:
-    """The newcomer's rank belongs to somebody who lives."""
+    """The newcomer's rank belongs to a process that is alive."""
 
     reason: str
 
@@ -129,7 +130,7 @@ Said = Ping | Ack | Nack | Errand | News | Digest | Holdings | Ask | Welcome | B
 
 @dataclass(frozen=True)
 class Envelope:
-    """Something said by a peer in one of its lives."""
+    """A message of a peer in one of its lives."""
 
     incarnation: int
     refutations: int

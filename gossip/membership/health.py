@@ -1,8 +1,8 @@
-"""How well this peer is itself: Lifeguard's local health.
+"""The health of this peer itself: Lifeguard's local health.
 
-A peer that is starved of a core reads its mail late and finds everybody silent. The signs are its own: probes that
-fail though not even the helpers' "it did not answer me either" came, being suspected by others, and ticks
-that came late. Each raises the score, each answered probe lowers it, and the score stretches this peer's own timeouts.
+A peer that gets no CPU time reads its messages late, and all others seem silent to it. It can see signs of that: probes
+that fail without even a nack from the helpers, suspicions of others against it, and late ticks. Each sign raises the
+score, each answered probe lowers it, and the score stretches this peer's own timeouts.
 (Dadgar, Phillips, Currey, "Lifeguard: local health awareness for more accurate failure detection", 2018,
 arXiv:1707.00788.)
 """
@@ -13,7 +13,7 @@ __all__ = ["Health"]
 
 
 class Health:
-    """A score from 0, well, to limit - 1."""
+    """A score from 0, healthy, to limit - 1."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -25,9 +25,9 @@ class Health:
         return self.score + 1
 
     def worse(self, by: int = 1) -> None:
-        """Take in a sign that this peer is unwell."""
+        """Note a sign that this peer is overloaded."""
         self.score = min(self._limit - 1, self.score + by)
 
     def better(self) -> None:
-        """Take in a sign that it is well."""
+        """Note a sign that this peer is healthy."""
         self.score = max(0, self.score - 1)

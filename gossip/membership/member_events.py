@@ -1,7 +1,7 @@
-"""What goes into membership and what comes out.
+"""The events and effects of membership.
 
-Events go in with the time, `Membership.handle(event, now)`, and effects come out, in the order in which they are to be
-carried out.
+`Membership.handle(event, now)` takes an event and the time, and returns effects in the order in which the caller has to
+carry them out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Received:
-    """A body of membership arrived from a rank; nothing is known about it yet."""
+    """A body of membership arrived from a rank; it has not been checked yet."""
 
     origin: int
     body: bytes
@@ -44,7 +44,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Heard:
-    """Anything at all came from a member in this life: it is alive."""
+    """Some message came from a member in this life: it is alive."""
 
     rank: int
     incarnation: int
@@ -52,7 +52,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class ReportSlow:
-    """The layer above, which knows lateness, finds a member slow, or no longer so."""
+    """The layer above, which measures lateness, finds that a member is slow, or no longer slow."""
 
     rank: int
     slow: bool = True
@@ -60,19 +60,19 @@ class ReportSlow:
 
 @dataclass(frozen=True)
 class Join:
-    """This peer is new, and these are members that it has heard of; the first that answers lets it in."""
+    """This peer is new and knows these members; the first that answers admits it."""
 
     contacts: Sequence[Record]
 
 
 @dataclass(frozen=True)
 class Leave:
-    """This peer goes: tell as many as can be told at once."""
+    """This peer leaves: tell as many members as possible at once."""
 
 
 @dataclass(frozen=True)
 class Reincarnated:
-    """The core has taken a new life."""
+    """The core has started a new life."""
 
     incarnation: int
 
@@ -82,19 +82,19 @@ Event = Received | Tick | Heard | ReportSlow | Join | Leave | Reincarnated
 
 @dataclass(frozen=True)
 class Send:
-    """Send the body to a rank. It may be lost, doubled or late; nobody has to say so."""
+    """Send the body to a rank. It may be lost, duplicated or late, without any report."""
 
     rank: int
     body: bytes
-    #: Where to, and with whose key, if that is not where the rank is known to be: an answer to a newcomer, whose rank
-    #: may be another's.
+    #: The endpoint and key of the receiver, if they differ from those of the rank: an answer to a newcomer, whose rank
+    #: may belong to another process.
     endpoint: str = ""
     key: str = ""
 
 
 @dataclass(frozen=True)
 class StateChanged:
-    """A member is now seen like this: it joined, died, left, took a new life, moved, is slow or no longer so."""
+    """The new record of a member: it joined, died, left, started a new life, moved, became slow or normal again."""
 
     record: Record
     before: Record | None
@@ -102,21 +102,21 @@ class StateChanged:
 
 @dataclass(frozen=True)
 class LifeOver:
-    """Others hold this life of ours, and all before, for over: go on in a later one and say so (`Reincarnated`)."""
+    """Others have declared this life of this peer, and all before, dead: start a later one and report it."""
 
     incarnation: int
 
 
 @dataclass(frozen=True)
 class Refused:
-    """This peer cannot be a member: another process has its rank. Stop, or take another rank; the reason says which."""
+    """This peer cannot be a member: another process has its rank. The reason says what to do."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A member let us in, and we know whom it knows."""
+    """A member has admitted this peer and has sent its table."""
 
 
 Effect = Send | StateChanged | LifeOver | Refused | Joined

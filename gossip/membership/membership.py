@@ -1,25 +1,27 @@
-"""Membership of one peer, without a coordinator, a socket, a clock or a thread: SWIM with Lifeguard's lessons.
+"""Membership of one peer, without a coordinator, a socket, a clock or a thread: SWIM with the extensions of Lifeguard.
 
-Theory of operation. Each peer holds a record of every rank it has heard of. In each interval it probes one member
-(`probes`); one that answers neither it nor its helpers is *suspect*, which everybody hears; a suspect that does not
-refute in time is *dead*. Statements are merged by one order (`record`), so all come to believe the same:
+Theory of operation. Each peer holds a record of every rank that it has heard of. In each interval it probes one member
+(`probes`). A member that answers neither the peer nor its helpers becomes *suspect*, and all peers are told. A suspect
+that does not refute in time is *dead*. Statements are merged by one total order (`record`), so all peers come to the
+same belief:
 
-    alive   --no answer------------> suspect     the accuser tells; others may confirm, which shortens the time
-    suspect --refutation-----------> alive       by the suspect alone, who counts its refutations
-    suspect --time over------------> dead        the core takes back what was on its way to it, and fences this life
-    any     --Leave----------------> left        said by the one that goes
-    dead, left --a later life------> alive       the bearer hears that its life is over (`LifeOver`), and takes the next
-    alive  <--late, in time--------> slow        as one peer sees it; never passed on, never a step towards death
+    alive   --no answer------------> suspect     the accuser tells others; they may confirm, which shortens the time
+    suspect --refutation-----------> alive       only by the suspect, which counts its refutations
+    suspect --timeout--------------> dead        the core takes back its parcels in flight to it, and fences this life
+    any     --Leave----------------> left        said by the peer that leaves
+    dead, left --a later life------> alive       the peer learns that its life has ended (`LifeOver`), starts another
+    alive  <--late, in time--------> slow        the view of one peer; never passed on, never a step towards death
 
-News travel as updates on probes and answers, on whatever the layer above sends (`piggyback`, `absorb`), and, while
-there are any, in messages of their own to a few random members. What they miss is found by comparing digests of the
-tables with a random member now and then, and so is the other side of a partition, by greeting the dead.
+News travel as updates on probes and answers, on messages of the layer above (`piggyback`, `absorb`), and, while there
+are any, in separate messages to a few random members. Peers find missed news by comparing digests of their tables with
+a random member now and then. They find the other side of a partition by sending messages to dead members.
 
-A peer that was not called when its deadline was due was asleep: stopped, suspended, starved. It then knows nothing
-about the others, so all its own deadlines are put off by as long as it slept, and a little longer, for its mail.
+A peer that was not called when its deadline was due was asleep: stopped, suspended, or without CPU time. It then knows
+nothing about the others. So all its own deadlines are postponed by the time that it slept, and a little longer, for the
+messages that wait.
 
-Effects are in the order in which they arose. `handle` raises `Rejected` for a body that cannot be meant, with nothing
-changed.
+Effects are in the order in which they arose. `handle` raises `Rejected` for a body that is not valid, and then changes
+nothing.
 """
 
 from __future__ import annotations
@@ -45,12 +47,12 @@ from topologies.draws import draw
 
 __all__ = ["Membership"]
 
-#: What the header of an array of updates takes.
+#: The bytes of the header of an array of updates.
 _HEADER = 5
 
 
 class Membership:
-    """What one peer believes of all others. Feed it with `handle`; call it again no later than `deadline`."""
+    """The beliefs of one peer about all others. Pass events to `handle`, and call it again no later than `deadline`."""
 
     def __init__(
         self,
@@ -65,13 +67,13 @@ class Membership:
         Args:
             me: this peer's own record.
             settings: see `MembershipSettings`.
-            seed: of the run; each peer draws by its own rank.
+            seed: the seed of the run; the draws of each peer also depend on its rank.
             now: the time.
-            known: members that this peer knows from the start, as those of a launched swarm do. Others `Join`.
+            known: the members that this peer knows from the start, in a launched swarm. Other peers use `Join`.
         """
         wrong = me.wrong()
         if wrong:
-            raise ValueError(f"this peer's own record has {wrong}")
+            raise ValueError(f"the record of this peer, rank {me.rank}, is not valid: {wrong}")
         self._settings = settings
         self._now = now
         self._effects: list[Effect] = []
@@ -81,52 +83,52 @@ class Membership:
         self._post = Post(self._opinions, settings, self._effects)
         self._probes = Probes(self._opinions, self._post, settings, self._timers)
         self._admission = Admission(self._opinions, self._post, settings, self._timers, self._probes.next_sequence)
-        #: The highest life of ours that others hold for over, and who said so (-1: nobody we could answer).
+        #: The highest life of this peer that others declared dead, and the rank that said so (-1: none to answer).
         self._over, self._over_by = -1, -1
-        #: Whether we have compared tables since we were let in; true from the start for those who did not join.
+        #: Whether this peer has compared tables since it was admitted; true from the start if it did not join.
         self._compared = True
         self._gone = False
         self._grace_at = now - settings.interval
-        # Not all at once: peers that start together would probe together for ever.
+        # The first probes are spread: otherwise peers that start together would always probe at the same time.
         sync = settings.sync_for(self._opinions.table.living)
         for number, (what, every) in enumerate(
             (("probe", settings.interval), ("sync", sync), ("revisit", settings.revisit_interval))
         ):
             self._timers.set(what, now + every * (draw(*keys, number) / 2**64))
 
-    # What is believed
+    # Beliefs
 
     @property
     def me(self) -> Record:
-        """The own record."""
+        """The record of this peer."""
         return self._opinions.me
 
     @property
     def next_life(self) -> int:
-        """The first life of this rank that nobody holds for over."""
+        """The first life of this rank that no peer has declared dead."""
         return max(self.me.incarnation, self._over) + 1
 
     @property
     def health(self) -> int:
-        """How unwell this peer finds itself: 0 is well."""
+        """The health score of this peer: 0 is healthy."""
         return self._probes.health.score
 
     @property
     def living(self) -> int:
-        """How many are members, this peer included."""
+        """The number of members, including this peer."""
         return self._opinions.table.living
 
     def members(self) -> list[Record]:
-        """Return all whose lives are not over, this peer included, by rank."""
+        """Return the records of all members whose lives have not ended, including this peer, by rank."""
         living = [self._opinions.seen(record) for record in self._opinions.table if not record.final]
         return sorted(living, key=lambda record: record.rank)
 
     def records(self) -> list[Record]:
-        """Return all that is believed, of the dead and the gone as well, by rank."""
+        """Return all records, including those of dead and departed members, by rank."""
         return sorted((self._opinions.seen(record) for record in self._opinions.table), key=lambda record: record.rank)
 
     def record(self, rank: int) -> Record | None:
-        """Return what is believed of a rank, dead or alive; None: nothing."""
+        """Return the record of a rank, dead or alive; None if there is none."""
         record = self._opinions.table.get(rank)
         return None if record is None else self._opinions.seen(record)
 
@@ -134,11 +136,11 @@ class Membership:
 
     @property
     def deadline(self) -> float | None:
-        """When a `Tick` is due, if nothing else happens before; None: never."""
+        """The time at which a `Tick` is due, if no event comes before; None: never."""
         return self._timers.earliest
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Take in an event and return what is to be done about it, in that order."""
+        """Handle an event, and return its effects in order."""
         now = max(now, self._now)
         envelope = None
         if isinstance(event, events.Received):
@@ -165,11 +167,11 @@ class Membership:
         return self._done(now)
 
     def heard(self, rank: int, incarnation: int, now: float) -> list[Effect]:
-        """Take in that anything at all came from a member: the event `Heard`, for those who have many."""
+        """Note that some message came from a member: the event `Heard`, as a call, for callers with many of them."""
         return self.handle(events.Heard(rank, incarnation), now)
 
     def piggyback(self, budget: int) -> bytes:
-        """Return news for a message that goes to some member anyway, at most so many bytes; none: nothing to tell."""
+        """Return news, at most ``budget`` bytes, for a message to some member; empty if there are none."""
         budget = min(budget, BODY_LIMIT) - _HEADER
         repeats = self._settings.repeats_for(self._opinions.table.living)
         silent = budget <= 0 or self._gone or self._admission.asking
@@ -177,7 +179,7 @@ class Membership:
         return encode_updates(updates) if updates else b""
 
     def absorb(self, body: bytes, now: float) -> list[Effect]:
-        """Take in what another's `piggyback` returned."""
+        """Take in the news from another peer's `piggyback`."""
         updates = decode_updates(body)
         self._check_room(updates, None)
         if self._gone:
@@ -189,7 +191,7 @@ class Membership:
 
     def _done(self, now: float) -> list[Effect]:
         self._now = now
-        # Who asks to be let in says nothing else: were its life known before it asks, it would be told that it is used.
+        # A newcomer sends only its request: if its life were known before, it would be refused as used up.
         living = self._opinions.table.living > 1 and not self._gone and not self._admission.asking
         if living and len(self._opinions.updates) and not self._timers.pending("spread"):
             self._timers.set("spread", now + self._settings.spread_interval)
@@ -198,12 +200,12 @@ class Membership:
         return effects
 
     def validate_state(self) -> None:
-        """Raise an `InvariantError` if anything contradicts itself."""
+        """Raise an `InvariantError` if the state contradicts itself."""
         wrong = self._opinions.wrong()
         if not wrong and not self._gone and not self._timers.pending("probe"):
-            wrong = "nobody will ever be probed again"
+            wrong = "no timer for the next probe is set"
         if wrong:
-            raise InvariantError(f"membership of {self.me.rank}: {wrong}")
+            raise InvariantError(f"the membership of rank {self.me.rank} contradicts itself: {wrong}")
 
     # Time
 
@@ -212,7 +214,7 @@ class Membership:
         slept = now - due if due is not None else 0.0
         if slept <= self._settings.timeout_floor:
             return
-        if now - self._grace_at >= self._settings.interval:  # otherwise who is always late would never do anything
+        if now - self._grace_at >= self._settings.interval:  # otherwise a peer that is always late would never act
             self._grace_at = now
             slept += self._settings.timeout_floor
         self._timers.put_off(slept)
@@ -223,7 +225,7 @@ class Membership:
         while timer := self._timers.pop(now):
             what, about = timer
             if what in ("probe", "sync", "revisit") and self._admission.asking:
-                self._timers.set(what, now + self._settings.interval)  # we are nobody yet
+                self._timers.set(what, now + self._settings.interval)  # this peer is not a member yet
             elif what == "probe":
                 self._probes.interval_over(now)
             elif what == "again":
@@ -248,16 +250,16 @@ class Membership:
                 self._admission.unanswered(about, now)
 
     def _sync(self, now: float) -> None:
-        """Compare tables with somebody."""
+        """Compare tables with a random member."""
         every = self._settings.sync_for(self._opinions.table.living) if self._compared else self._settings.interval
         self._timers.set("sync", now + every)
         if not self._compared and self._opinions.table.living == 1 and not self._admission.asking:
-            self._admission.ask_again(now)  # who let us in is gone, and maybe nobody else knows of us
+            self._admission.ask_again(now)  # the member that admitted this peer is gone, and others may not know it
         for rank in self._opinions.table.some(1):
             self._say_digest(rank, answer=False)
 
     def _revisit(self, now: float) -> None:
-        """Greet one of the dead: it may have been cut off."""
+        """Send a message to a dead member: it may have been cut off."""
         self._timers.set("revisit", now + self._settings.revisit_interval)
         rank = self._opinions.table.a_dead_one()
         if rank is not None:
@@ -270,7 +272,7 @@ class Membership:
 
     def _check(self, origin: int, envelope: Envelope) -> None:
         if origin == self.me.rank and not isinstance(envelope.said, bodies.Ask | bodies.Taken | bodies.Behind):
-            raise Rejected(Reason.STRANGER, "from our own rank", origin)
+            raise Rejected(Reason.STRANGER, f"a message from this peer's own rank {origin}", origin)
         self._check_room(envelope.updates, origin)
         if isinstance(envelope.said, bodies.Ask):
             self._admission.check(_newcomer(origin, envelope.incarnation, envelope.said))
@@ -280,7 +282,7 @@ class Membership:
         if len(table) + len(updates) > MEMBERS_LIMIT:
             new = {update.record.rank for update in updates if table.get(update.record.rank) is None}
             if len(table) + len(new) > MEMBERS_LIMIT:
-                raise Rejected(Reason.OVERSIZED, f"more than {MEMBERS_LIMIT} ranks", origin)
+                raise Rejected(Reason.OVERSIZED, f"updates about more than {MEMBERS_LIMIT} ranks", origin)
 
     def _receive(self, origin: int, envelope: Envelope, now: float) -> None:
         said = envelope.said
@@ -295,8 +297,8 @@ class Membership:
         self._heard(origin, envelope.incarnation, envelope.refutations, now)
         if self._admission.asking:
             if self._compared or not isinstance(said, bodies.Holdings):
-                return  # not a member yet: whoever pings this rank means another
-            self._admission.settled()  # we ask again, and one that had let us in answers after all
+                return  # not a member yet: a ping to this rank is for another process
+            self._admission.settled()  # a member answered an earlier request after all
         match said:
             case bodies.Ping(sequence):
                 self._post.say(origin, bodies.Ack(sequence))
@@ -310,13 +312,13 @@ class Membership:
             case bodies.Digest(sums, answer):
                 self._compare(origin, sums, answer, now)
             case bodies.Holdings():
-                if changed:  # there may be more, there or elsewhere: these spread as rumours do, only in bulk
+                if changed:  # there may be more differences, here or elsewhere: compare with another member soon
                     self._timers.sooner("sync", now + self._settings.interval)
                 self._have_compared()
 
     def _compare(self, origin: int, sums: bytes, answer: bool, now: float) -> None:
         equal = sums == self._opinions.table.digest()
-        # What we hold where the tables differ. It may be nothing: then it is the other that has something to tell.
+        # This peer's records where the tables differ. There may be none: then only the other has news.
         differing = [] if equal else self._opinions.table.differing(sums)
         if equal and answer:
             self._have_compared()
@@ -341,7 +343,7 @@ class Membership:
         if self._opinions.heard(rank, incarnation, refutations, now):
             self._post.say(rank, bodies.News(), tell=rank)
 
-    # About ourselves
+    # Statements about this peer
 
     def _learn(self, updates: tuple[Update, ...], origin: int, now: float) -> bool:
         changed = False
@@ -355,7 +357,7 @@ class Membership:
     def _learn_of_ourselves(self, update: Update, origin: int, now: float) -> None:
         me, said = self.me, update.record
         if self._admission.asking or not said.beats(me):
-            return  # before we are welcome, who bears this rank is another
+            return  # before this peer is admitted, its rank may belong to another process
         if said.incarnation == me.incarnation and said.state is State.SUSPECT:
             if said.refutations + 1 < LIFE_LIMIT:
                 self._probes.health.worse()
@@ -366,7 +368,7 @@ class Membership:
         elif not said.final and not said.same_process(me):
             self._admission.settled()
             reason = f"rank {me.rank} is taken: {said.endpoint} has it in life {said.incarnation}"
-            self._effects.append(events.Refused(f"{reason}, and we have it in life {me.incarnation} at {me.endpoint}"))
+            self._effects.append(events.Refused(f"{reason}, and this peer, {me.endpoint}, in life {me.incarnation}"))
         else:
             self._end_life(said.incarnation, origin)
 
@@ -377,11 +379,13 @@ class Membership:
 
     def _reincarnated(self, incarnation: int, now: float) -> None:
         if incarnation <= max(self.me.incarnation, self._over):
-            raise ValueError(f"life {incarnation} is not later than {max(self.me.incarnation, self._over)}")
+            raise ValueError(
+                f"the new life {incarnation} must be later than life {max(self.me.incarnation, self._over)}"
+            )
         self._opinions.put(replace(self.me, incarnation=incarnation, refutations=0, state=State.ALIVE), now)
         if self._admission.asking:
             self._admission.ask(now, self._over_by)
-        elif self._over_by >= 0:  # it may have been cut off from us: compare tables, both sides have news
+        elif self._over_by >= 0:  # that rank may have been cut off: compare tables, since both sides have news
             self._say_digest(self._over_by, answer=False)
 
     # Joining and leaving
@@ -389,7 +393,7 @@ class Membership:
     def _join(self, contacts: Sequence[Record], now: float) -> None:
         wrong = [f"contact {contact.rank}: {contact.wrong()}" for contact in contacts if contact.wrong()]
         if wrong or not contacts:
-            raise ValueError("; ".join(wrong) or "nobody to ask: give the endpoint of a member")
+            raise ValueError("; ".join(wrong) or "there are no contacts to ask: give the endpoint of a member")
         self._admission.join(contacts, now)
 
     def _leave(self, now: float) -> None:

@@ -1,10 +1,10 @@
-"""What this peer believes of each member, how that changes, and what is told of it.
+"""This peer's beliefs about each member, their changes, and the news about them.
 
-Statements are merged by the order of `gossip.membership.record`, whoever makes them. Each that changes something here
-is passed on. A suspect becomes dead when its time is over (`gossip.membership.suspicion`).
+Statements of all peers are merged by the order of `gossip.membership.record`. A statement that changes a belief here is
+passed on. A suspect becomes dead after a time (`gossip.membership.suspicion`).
 
-*Slow* is this peer's own finding, by the lateness that the layer above sees or by late answers to probes, and is kept
-beside the records: two peers may well differ about it, for it is as much about the path as about the member.
+*Slow* is this peer's own finding, from the lateness that the layer above measures or from late answers to probes. It is
+kept beside the records. Two peers may differ about it, because it depends on the path as much as on the member.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gossip.membership.updates import Updates
 
 __all__ = ["Opinions"]
 
-#: A member is slow after so many late answers to our probes in a row.
+#: The number of late answers in a row to this peer's probes after which a member is slow.
 _LATE_ANSWERS = 2
 
 
 class Opinions:
-    """The table, the suspicions, and the news that follow."""
+    """The table, the suspicions, and the resulting news."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class Opinions:
         self._reported_slow: set[int] = set()
         #: Late answers in a row, by rank.
         self._late: dict[int, int] = {}
-        #: When a member that is wrong about itself was last told so.
+        #: The time at which a member was last told this peer's belief about it.
         self._told: dict[int, float] = {}
 
     @property
     def me(self) -> Record:
-        """The own record."""
+        """The record of this peer."""
         record = self.table.get(self._me)
         assert record is not None
         return record
@@ -66,12 +66,12 @@ class Opinions:
         return record.become(State.SLOW) if slow and record.state is State.ALIVE else record
 
     def packed(self, record: Record) -> bytes:
-        """Return a record that is held here as others are told of it."""
+        """Return a record of the table in the form in which it is sent."""
         suspicion = self._suspicions.get(record.rank)
         return pack_update(record, tuple(suspicion.accusers) if suspicion else ())
 
     def learn(self, update: Update, now: float) -> bool:
-        """Take in a statement about another member; return whether it changed anything."""
+        """Take in a statement about another member; return whether it changed a belief."""
         record, before = update.record, self.table.get(update.record.rank)
         newer = record.beats(before)
         if newer:
@@ -87,7 +87,7 @@ class Opinions:
         return newer
 
     def put(self, record: Record, now: float) -> None:
-        """Hold a record, ours or another's, pass it on, and say so if it looks different to the layer above."""
+        """Store a record of any member, pass it on, and tell the layer above if it looks different there."""
         rank, before = record.rank, self.table.get(record.rank)
         old = self.seen(before) if before is not None else None
         if self._suspicions.pop(rank, None) is not None:
@@ -106,22 +106,22 @@ class Opinions:
             self._say_if_changed(record, old)
 
     def accuse(self, rank: int, now: float) -> None:
-        """Suspect a member that answered neither us nor the helpers, or confirm the suspicion of others."""
+        """Suspect a member that answered neither this peer nor the helpers, or confirm the suspicion of others."""
         record = self.table.get(rank)
         if record is not None and not record.final:
             self.learn(Update(record.become(State.SUSPECT), (self._me,)), now)
 
     def give_up(self, rank: int, now: float) -> None:
-        """Declare a suspect dead whose time is over."""
+        """Declare a suspect dead: its time has passed."""
         record = self.table.get(rank)
         if record is not None and record.state is State.SUSPECT:
             self.learn(Update(record.become(State.DEAD)), now)
 
     def heard(self, rank: int, incarnation: int, refutations: int, now: float) -> bool:
-        """Take in a sign of life; return whether the member should be told what is believed of it here.
+        """Note a sign of life; return whether the member should be told this peer's belief about it.
 
-        A suspect stays one until it refutes, since nobody else can tell the others that it lives; but its time starts
-        anew, and we pass the suspicion on no longer.
+        A suspect remains a suspect until it refutes, since only it can convince the others. But its time starts again,
+        and this peer no longer passes the suspicion on.
         """
         record = self.table.get(rank)
         if record is None:
@@ -139,7 +139,7 @@ class Opinions:
         return self._may_tell(rank, now)
 
     def refuse_to_wait(self, rank: int, slow: bool) -> None:
-        """Take in that the layer above finds a member slow, or no longer so."""
+        """Note that the layer above finds a member slow, or no longer slow."""
         record = self.table.get(rank)
         if record is not None and not record.final and rank != self._me:
             old = self.seen(record)
@@ -147,7 +147,7 @@ class Opinions:
             self._say_if_changed(record, old)
 
     def answered(self, rank: int, late: bool) -> None:
-        """Take in that a member answered our probe, in time or late."""
+        """Note that a member answered this peer's probe, in time or late."""
         record = self.table.get(rank)
         if record is not None and (late or rank in self._late):
             old = self.seen(record)
@@ -158,25 +158,27 @@ class Opinions:
             self._say_if_changed(record, old)
 
     def put_off(self, seconds: float) -> None:
-        """Leave out of all suspicions the time in which this peer slept. The timers are put off by the caller."""
+        """Exclude the time in which this peer slept from all suspicions. The caller postpones the timers."""
         for suspicion in self._suspicions.values():
             suspicion.since += seconds
 
     def wrong(self) -> str:
-        """Return what contradicts itself here, if anything."""
+        """Return a description of a contradiction, or an empty text."""
         suspects = {record.rank for record in self.table if record.state is State.SUSPECT}
         if suspects != self._suspicions.keys():
-            return f"suspects {sorted(suspects)}, suspicions of {sorted(self._suspicions)}"
+            return f"the suspects are {sorted(suspects)}, but there are suspicions of {sorted(self._suspicions)}"
         if any(not self._timers.pending("suspect", rank) for rank in suspects):
             return "a suspicion without a timer would never end"
         living = sum(not record.final for record in self.table)
         if living != self.table.living or self.me.state is State.SUSPECT:
-            return f"{self.table.living} are said to live, {living} do; we are {self.me.state.name}"
+            return (
+                f"{self.table.living} members are counted as living, but {living} are; own state {self.me.state.name}"
+            )
         return ""
 
     def _may_tell(self, rank: int, now: float) -> bool:
         if now - self._told.get(rank, -float("inf")) < self._settings.timeout_floor:
-            return False  # it has been told a moment ago, and cannot have answered yet
+            return False  # the member was told a moment ago, and cannot have answered yet
         self._told[rank] = now
         return True
 

@@ -1,4 +1,4 @@
-"""What is sent: bodies with updates attached, as effects."""
+"""Sending: bodies with updates attached, as effects."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gossip.membership.record import Record, State
 
 __all__ = ["Post"]
 
-#: What a body needs beside its updates: the fields of the longest, and what frames them.
+#: The bytes of a body besides its updates: the fields of the longest body, and their framing.
 _ROOM = 1024
 
 
 class Post:
-    """Writes for one peer."""
+    """Writes the messages of one peer."""
 
     def __init__(self, opinions: Opinions, settings: MembershipSettings, effects: list[Effect]) -> None:
         self._opinions = opinions
@@ -24,16 +24,16 @@ class Post:
         self._effects = effects
 
     def say(self, rank: int, said: Said, *, tell: int | None = None, to: Record | None = None) -> None:
-        """Send this to a rank, with news as far as they fit.
+        """Send a message to a rank, with as many news as fit.
 
-        Whom we do not simply hold for alive is told first of all what we hold it for, so that it can refute, or take
-        a new life.
+        If this peer believes the receiver to be suspect or dead, that belief comes first, so that the receiver can
+        refute it, or start a new life.
 
         Args:
-            rank: the addressee.
-            said: what to say.
-            tell: a rank whose record goes with it in any case.
-            to: where the addressee is, if not where the rank is known to be.
+            rank: the receiver.
+            said: the message.
+            tell: a rank whose record is included in any case.
+            to: the record of the receiver, if its endpoint differs from the known one of the rank.
         """
         table, updates, settings = self._opinions.table, self._opinions.updates, self._settings
         record = table.get(rank if tell is None else tell)
@@ -47,7 +47,7 @@ class Post:
         self._effects.append(Send(rank, encode(self._opinions.me, said, first + news), endpoint, key))
 
     def hand_over(self, rank: int, records: list[Record]) -> None:
-        """Send records, in as many bodies as they need; an empty one if there are none."""
+        """Send records, in as many bodies as they need; an empty body if there are none."""
         bodies: list[list[bytes]] = [[]]
         room = BODY_LIMIT - _ROOM
         for record in records:

@@ -1,13 +1,13 @@
-"""Who is probed, who helps, and what an answer or its absence means.
+"""Probes of members, their helpers, and the meaning of an answer or of its absence.
 
     each interval   judge the last probe, then ping the next member of the round
-    no answer       after the learned timeout: ask `helpers` others to ping it, too, and ping it again, and again
-                    after twice the time: a lost message must not become a suspicion, of which the whole swarm hears
+    no answer       after the learned timeout: ask `helpers` others to ping it as well, and ping it again, and again
+                    after twice the time: a lost message must not become a suspicion, which the whole swarm hears of
     an ack          from it or through a helper, or any other sign of life: it lives
     nothing         by the end of the interval: accuse it
 
-A helper that gets no answer itself says so (`Nack`): who misses the nacks as well is probably the one that is
-unwell, and stretches its own times (`gossip.membership.health`).
+A helper that gets no answer says so (`Nack`). A peer that does not even receive the nacks is probably overloaded
+itself, and stretches its own times (`gossip.membership.health`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gossip.membership.timers import Timers
 
 __all__ = ["Probes"]
 
-#: Errands that are run at a time; who asks for more is told at once that there was no answer.
+#: The most errands at a time; a request beyond that gets a nack at once.
 _ERRANDS = 256
 
 
@@ -32,22 +32,22 @@ _ERRANDS = 256
 class _Probe:
     rank: int
     timeout: float
-    #: How long until it is pinged again.
+    #: Seconds until the member is pinged again.
     patience: float
-    #: When it was pinged, by sequence: an answer tells which of them arrived, and how long that took.
+    #: The times of the pings, by sequence: an answer shows which ping arrived, and how long that took.
     pings: dict[int, float] = field(default_factory=dict)
     helpers: int = 0
     #: The helpers that got no answer either.
     nacks: set[int] = field(default_factory=set)
-    #: By an ack, or by any other sign of life.
+    #: Whether the member answered, by an ack or by any other sign of life.
     answered: bool = False
     acknowledged: bool = False
-    #: Whether the time of the answer tells anything: not if we slept.
+    #: Whether the time of the answer is meaningful: not if this peer slept.
     timed: bool = True
 
 
 class Probes:
-    """The probe under way, and the errands for others."""
+    """The present probe, and the errands for others."""
 
     def __init__(self, opinions: Opinions, post: Post, settings: MembershipSettings, timers: Timers) -> None:
         self._opinions = opinions
@@ -57,17 +57,17 @@ class Probes:
         self._trips = Estimate()
         self._probe: _Probe | None = None
         self._sequence = 0
-        #: By our own sequence: for whom, and by which sequence of theirs.
+        #: The errands, by this peer's sequence: the rank that asked, and its sequence.
         self._errands: dict[int, tuple[int, int]] = {}
         self.health = Health(settings.health_limit)
 
     @property
     def timeout(self) -> float:
-        """How long an answer takes at most, as far as we know, while all is well."""
+        """The longest expected time of an answer while this peer is healthy."""
         return max(self._settings.timeout_floor, self._trips.deadline(self._settings.timeout_ceiling))
 
     def next_sequence(self) -> int:
-        """Return a number that no other ping of ours has."""
+        """Return a number that no other ping of this peer has."""
         self._sequence += 1
         return self._sequence
 
@@ -97,7 +97,7 @@ class Probes:
         self._opinions.accuse(probe.rank, now)
 
     def try_again(self, now: float) -> None:
-        """Let others try, once, and try again ourselves, since the answer is late."""
+        """Ask helpers, once, and ping again, because the answer is late."""
         probe = self._probe
         if probe is None or probe.answered:
             return
@@ -111,7 +111,7 @@ class Probes:
         self._ping(probe, now)
 
     def run_errand(self, origin: int, errand: Errand, now: float) -> None:
-        """Ping somebody for another peer."""
+        """Ping a member for another peer."""
         if not self._opinions.table.lives(errand.target) or len(self._errands) >= _ERRANDS:
             self._post.say(origin, Nack(errand.sequence))
             return
@@ -122,7 +122,7 @@ class Probes:
         self._post.say(errand.target, Ping(sequence))
 
     def no_answer_yet(self, sequence: int) -> None:
-        """Say that an errand has had no answer so far; it may still have one."""
+        """Send a nack for an errand: it has had no answer so far, and may still get one."""
         origin, theirs = self._errands[sequence]
         self._post.say(origin, Nack(theirs))
 
@@ -133,7 +133,7 @@ class Probes:
         self._timers.drop("errand", sequence)
 
     def acknowledged(self, origin: int, sequence: int, now: float) -> None:
-        """Take in an answer to one of our pings."""
+        """Take in an answer to one of this peer's pings."""
         probe = self._probe
         if sequence in self._errands:
             asker, theirs = self._errands[sequence]
@@ -148,17 +148,17 @@ class Probes:
                 self._opinions.answered(origin, late=taken > probe.timeout)
 
     def not_acknowledged(self, origin: int, sequence: int) -> None:
-        """Take in that a helper got no answer: at least the helper hears us, and we hear it."""
+        """Take in that a helper got no answer: messages pass between this peer and the helper, at least."""
         if self._probe is not None and sequence in self._probe.pings:
             self._probe.nacks.add(origin)
 
     def heard(self, rank: int) -> None:
-        """Take in a sign of life: an answer in all but its time."""
+        """Take in a sign of life: it counts as an answer, but without a round trip."""
         if self._probe is not None and rank == self._probe.rank:
             self._probe.answered = True
 
     def slept(self) -> None:
-        """Take in that this peer was not called for a while: it is unwell, and no round trip tells anything."""
+        """Note that this peer was not called for a while: it is overloaded, and round trips are not meaningful."""
         self.health.worse()
         if self._probe is not None:
             self._probe.timed = False

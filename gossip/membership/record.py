@@ -1,18 +1,18 @@
-"""What is known of one member, and which of two statements about it counts.
+"""The record of one member, and the order that decides which of two statements about it counts.
 
-Statements are merged in any order, any number of times, by everybody; so there is one total order, and the greatest
+All peers merge statements in any order and any number of times. So there is one total order, and the greatest statement
 wins:
 
     1. the later life (`incarnation`) wins;
-    2. within a life, more `refutations` win: only the accused counts them up;
+    2. within a life, more `refutations` win: only the accused member increases them;
     3. then the worse state: alive < suspect < dead < left;
-    4. then endpoint and key, so that two processes with one name do not stay a matter of opinion.
+    4. then endpoint and key, so that all peers agree even about two processes with one rank.
 
-SWIM's incarnation number is two numbers here. A new life costs its bearer all its mass, so a mere suspicion, of which
-there are many under loss, is answered by a refutation, and only a death by a new life. A death that was declared in
-ignorance of a refutation, by a peer that cannot hear, say, is believed by nobody who heard the refutation. Should the
-one who declared it hear of it in the end, it says alive again, of the same life; its core has fenced that life
-(`gossip.view.view`) and tells its bearer so.
+SWIM's incarnation number is two numbers here. A new life costs a peer all its mass. So a suspicion, which is frequent
+under loss, is answered by a refutation, and only a death is answered by a new life. A peer may declare a death without
+knowing of a refutation, for example because it receives nothing. Peers that know the refutation do not believe that
+death. If the peer that declared it learns of the refutation later, it believes that life to be alive again. But its
+core has fenced the life (`gossip.view.view`), and tells the member so.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class State(IntEnum):
     """A member as one peer sees it."""
 
     ALIVE = 0  #: answers
-    SLOW = 1  #: answers late: wait for it less, send it less. Never a reason to give it up, and never passed on
-    SUSPECT = 2  #: did not answer somebody, who told; it may refute that
-    DEAD = 3  #: did not refute in time; it takes a new life to come back
-    LEFT = 4  #: said that it goes
+    SLOW = 1  #: answers late: wait less for it, and send less to it. Never a step towards death, and never passed on
+    SUSPECT = 2  #: did not answer some peer, which told others; the member may refute that
+    DEAD = 3  #: did not refute in time; it needs a new life to return
+    LEFT = 4  #: said that it leaves
 
 
 @dataclass(frozen=True)
 class Record:
-    """A member: who, in which life, how it is, and where it can be reached."""
+    """A member: its rank, life, state and endpoint."""
 
     rank: int
     incarnation: int = 0
@@ -57,30 +57,30 @@ class Record:
     state: State = State.ALIVE
     #: ``host:port``
     endpoint: str = ""
-    #: 40 characters, or none where the run is in the clear.
+    #: 40 characters, or empty if the run is not encrypted.
     key: str = ""
 
     @property
     def final(self) -> bool:
-        """Whether this life is held for over."""
+        """Whether this life has ended: the member is dead or has left."""
         return self.state >= State.DEAD
 
     @cached_property
     def precedence(self) -> tuple[int, int, int, str, str]:
-        """The place of this statement in the order of all statements about the rank."""
+        """The position of this statement in the order of all statements about the rank."""
         return (self.incarnation, self.refutations, int(self.state), self.endpoint, self.key)
 
     @cached_property
     def mark(self) -> int:
-        """64 bits that tell statements apart; peers compare sums of them."""
+        """64 bits that distinguish statements; peers compare sums of them."""
         return xxhash.xxh3_64_intdigest(msgpack.packb((self.rank, self.precedence)))
 
     def beats(self, other: Record | None) -> bool:
-        """Whether this statement counts rather than the other."""
+        """Whether this statement wins over the other."""
         return other is None or self.precedence > other.precedence
 
     def same_process(self, other: Record) -> bool:
-        """Whether both are reached at the same place with the same key."""
+        """Whether both have the same endpoint and key."""
         return (self.endpoint, self.key) == (other.endpoint, other.key)
 
     def become(self, state: State) -> Record:
@@ -88,7 +88,7 @@ class Record:
         return replace(self, state=state)
 
     def wrong(self) -> str:
-        """Return what is wrong with this record, if anything; types are right already."""
+        """Return what is not valid in this record, or an empty text. The types have been checked already."""
         if not 0 <= self.rank < RANK_LIMIT:
             return f"rank {self.rank}"
         if not 0 <= self.incarnation < LIFE_LIMIT or not 0 <= self.refutations < LIFE_LIMIT:
@@ -98,6 +98,6 @@ class Record:
         if self.key and not (self.key.isascii() and valid_key(self.key.encode())):
             return f"{self.key!r:.50} as a public key"
         try:
-            return "" if Endpoint.parse(self.endpoint).port else "port 0, where nobody can be reached"
+            return "" if Endpoint.parse(self.endpoint).port else f"port 0 in {self.endpoint}, which cannot be reached"
         except SettingsError as error:
             return f"the endpoint {str(error)[:80]}"

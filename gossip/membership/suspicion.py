@@ -1,11 +1,11 @@
-"""How long a suspect has to refute: the formula; the timer is elsewhere.
+"""The time that a suspect has to refute: the formula. The timer is in `gossip.membership.opinions`.
 
-It starts with the longest time, since a single accuser may be unwell itself, and each independent confirmation
-shortens it, the first most: with c of k confirmations
+The time starts with the longest value, since a single accuser may be overloaded itself. Each independent confirmation
+shortens it, the first one most: with c of k confirmations it is
 
     most - (most - least) * log(c + 1) / log(k + 1)
 
-A member from which we have heard since is not suspected by us any more, whatever others say: its time starts anew.
+When this peer hears from the suspect, it no longer suspects it itself, whatever others say: the time starts again.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ __all__ = ["Suspicion", "suspicion_time"]
 
 
 def suspicion_time(least: float, most: float, confirmations: int, expected: int) -> float:
-    """Return how long a suspicion lasts that so many others confirmed, of so many that were hoped for."""
+    """Return the duration of a suspicion with this number of confirmations, of the expected number."""
     if expected < 1:
-        return least  # there is nobody who could confirm it
+        return least  # there is no other peer that could confirm it
     share = math.log(min(confirmations, expected) + 1) / math.log(expected + 1)
     return max(least, most - (most - least) * share)
 
 
 class Suspicion:
-    """Who suspects a member, and since when."""
+    """The accusers of a member, and the time of the first accusation."""
 
     def __init__(self, now: float, least: float, most: float, expected: int) -> None:
         self.since = now
         self._least = least
         self._most = most
         self._expected = expected
-        #: Who found it silent, at most one more than the confirmations that count.
+        #: The ranks that got no answer, at most one more than the confirmations that count.
         self.accusers: set[int] = set()
 
     def confirm(self, accusers: Iterable[int]) -> bool:
-        """Take in who suspects it; return whether any of them is new and counts."""
+        """Take in accusers; return whether any of them is new and counts."""
         before = len(self.accusers)
         for rank in accusers:
             if len(self.accusers) <= self._expected:
@@ -45,5 +45,5 @@ class Suspicion:
 
     @property
     def ends_at(self) -> float:
-        """When the suspect is dead, unless it refutes."""
+        """The time at which the suspect is dead, unless it refutes."""
         return self.since + suspicion_time(self._least, self._most, max(0, len(self.accusers) - 1), self._expected)

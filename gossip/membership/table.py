@@ -1,11 +1,11 @@
-"""All records that one peer holds, who of them can be probed, and in which order.
+"""All records of one peer, and the order in which it probes the members.
 
-Members are probed in rounds: each round goes through all of them in a new random order, so that a silent one is found
-after a bounded time, n intervals within a round and 2n - 1 at most between two probes of the same member, where
-independent draws would have no bound (SWIM, section 4.3). Who appears during a round is in the next one.
+Members are probed in rounds. Each round goes through all members in a new random order, so that a silent member is
+found after a bounded time: n intervals within a round, and at most 2n - 1 between two probes of the same member.
+Independent draws would have no bound (SWIM, section 4.3). A member that appears during a round is in the next one.
 
-Records of the dead stay: they keep old lives from coming back, and the dead are revisited. Their number is bounded by
-`MEMBERS_LIMIT` ranks, beyond which nobody is let in.
+Records of dead members stay: they prevent old lives from returning, and the dead are revisited. The number of records
+is bounded by `MEMBERS_LIMIT` ranks; no more newcomers are admitted after that.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ __all__ = ["MEMBERS_LIMIT", "Table"]
 #: Ranks that a table has room for.
 MEMBERS_LIMIT = 1 << 16
 _MASK = (1 << 64) - 1
-#: Draws that may hit the dead or the excluded before all are looked through.
+#: The most draws that may hit dead or excluded members before the whole table is searched.
 _DRAWS = 16
 
 
 class Table:
-    """Records by rank; the own one is among them."""
+    """Records by rank, including this peer's own."""
 
     def __init__(self, me: Record, known: Mapping[int, Record], seed: int) -> None:
         self._records = {**known, me.rank: me}
         self._me = me.rank
         self._seed = seed
         self._draws = 0
-        #: Members whose life is not over, the own one included.
+        #: The number of members whose life has not ended, including this peer.
         self.living = sum(not record.final for record in self._records.values())
-        #: Who is in this round, and behind them who appeared since; some may have died since.
+        #: The members of this round, followed by those that appeared since; some may have died since.
         self._round: list[int] = []
         self._position = 0
         self._number = 0
@@ -48,16 +48,16 @@ class Table:
         return iter(self._records.values())
 
     def get(self, rank: int) -> Record | None:
-        """Return what is held of a rank."""
+        """Return the record of a rank, or None."""
         return self._records.get(rank)
 
     def lives(self, rank: int) -> bool:
-        """Whether the rank is a member whose life is not over."""
+        """Whether the rank is a member whose life has not ended."""
         record = self._records.get(rank)
         return record is not None and not record.final
 
     def put(self, record: Record) -> None:
-        """Hold this record from now on, in place of any other of its rank."""
+        """Store a record; it replaces any other of its rank."""
         before = self._records.get(record.rank)
         lived = before is not None and not before.final
         self._records[record.rank] = record
@@ -66,7 +66,7 @@ class Table:
             self._round.append(record.rank)
 
     def next_to_probe(self) -> int | None:
-        """Return the next member of the round, or None if there is nobody but us."""
+        """Return the next member of the round, or None if there is no other member."""
         for _ in range(2):
             while self._position < self._size:
                 rank = self._round[self._shuffle(self._position)]
@@ -77,7 +77,7 @@ class Table:
         return None
 
     def some(self, count: int, exclude: Collection[int] = ()) -> list[int]:
-        """Draw up to ``count`` members other than us, whose lives are not over."""
+        """Draw up to ``count`` other members whose lives have not ended."""
         found: list[int] = []
         for _ in range(_DRAWS * count if self._round else 0):
             self._draws += 1
@@ -86,7 +86,7 @@ class Table:
                 found.append(rank)
                 if len(found) == count:
                     return found
-        # Few live, or few are left: draw from exactly those.
+        # Few members live, or few are not excluded: draw from exactly those.
         left = sorted({rank for rank in self._round if self.lives(rank)} - {*found, *exclude})
         while left and len(found) < count:
             self._draws += 1
@@ -94,7 +94,7 @@ class Table:
         return found
 
     def a_dead_one(self) -> int | None:
-        """Draw a member that is believed dead; who left is left alone."""
+        """Draw a member that is believed dead, but not one that left."""
         if self.living == len(self._records):
             return None
         dead = [record.rank for record in self if record.state is State.DEAD]
@@ -109,7 +109,7 @@ class Table:
         return b"".join((total & _MASK).to_bytes(8, "big") for total in sums)
 
     def differing(self, digest: bytes) -> list[Record]:
-        """Return the own records in those buckets that the other's digest shows to differ."""
+        """Return this peer's records in the buckets that differ from the other's digest."""
         own = self.digest()
         differ = {place for place in range(BUCKETS) if own[8 * place :][:8] != digest[8 * place :][:8]}
         return [record for record in self if record.rank % BUCKETS in differ] if differ else []

@@ -1,4 +1,4 @@
-"""When what is due: a heap with names, of which one can be set anew, dropped, or all put off at once."""
+"""Named timers in a heap. One can be set again or dropped, and all can be postponed at once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import heapq
 
 __all__ = ["Timer", "Timers"]
 
-#: What is due, and for which rank or sequence.
+#: The name of a timer, and its rank or sequence.
 Timer = tuple[str, int]
 
 
 class Timers:
-    """Named moments. Setting a name again replaces it; what was set before stays in the heap and is skipped."""
+    """Named timers. Setting a name again replaces its timer; the former entry stays in the heap and is skipped."""
 
     def __init__(self) -> None:
         self._at: dict[Timer, float] = {}
@@ -38,13 +38,13 @@ class Timers:
 
     @property
     def earliest(self) -> float | None:
-        """The moment of the next one."""
+        """The time of the next timer."""
         while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop(self, now: float) -> Timer | None:
-        """Return the next one that is due, which then no longer is."""
+        """Remove and return the next timer that is due."""
         earliest = self.earliest
         if earliest is None or earliest > now:
             return None
@@ -53,12 +53,12 @@ class Timers:
         return timer
 
     def put_off(self, seconds: float) -> None:
-        """Make everything due so much later."""
+        """Postpone all timers by some seconds."""
         self._at = {timer: at + seconds for timer, at in self._at.items()}
         self._heap = [(at, timer) for timer, at in self._at.items()]
         heapq.heapify(self._heap)
 
     def clear(self) -> None:
-        """Make nothing due."""
+        """Drop all timers."""
         self._at.clear()
         self._heap.clear()

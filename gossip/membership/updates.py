@@ -1,9 +1,8 @@
-"""News about members, to be attached to whatever is sent: each a bounded number of times, the newest first.
+"""News about members, which are attached to messages: each a bounded number of times, the newest first.
 
-An update is passed on by each peer repeats * log2(n + 1) times, after which all have heard it with a probability
-that grows with n (Das, Gupta, Motivala, "SWIM", 2002). There is one update per rank: the newer replaces the older.
-Those that were told the least come first, the newest of them before the others, so a burst of old news does not hold
-a fresh one up.
+Each peer passes an update on repeats * log2(n + 1) times. Then all peers have it with a probability that grows with n
+(Das, Gupta, Motivala, "SWIM", 2002). There is one update per rank: a newer one replaces the older. Updates that were
+sent least often come first, and the newest of them before the others, so a burst of old news does not delay new ones.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ class Updates:
     """The news that this peer passes on."""
 
     def __init__(self) -> None:
-        #: By how often they were told: rank to packed update, in the order in which they came.
+        #: The updates by the number of times that they were sent: rank to packed update, in the order of arrival.
         self._tiers: list[dict[int, bytes]] = []
-        #: In which tier the news of a rank are.
+        #: The tier of each rank's update.
         self._told: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._told)
 
     def add(self, rank: int, packed: bytes) -> None:
-        """Tell this of a rank from now on, in place of what was to be told of it before."""
+        """Pass on this update of a rank from now on; it replaces the former update of the rank."""
         self.drop(rank)
         self._put(rank, packed, 0)
 
     def drop(self, rank: int) -> None:
-        """Tell nothing of a rank any more."""
+        """Stop passing on the update of a rank."""
         tier = self._told.pop(rank, None)
         if tier is not None:
             del self._tiers[tier][rank]
 
     def take(self, budget: int, repeats: int, leave_out: int = -1) -> list[bytes]:
-        """Return what fits into so many bytes, and count it as told.
+        """Return the updates that fit into the budget, and count them as sent.
 
         Args:
-            budget: bytes, all together.
-            repeats: what was told so often is told no more.
-            leave_out: a rank whose update goes by another way.
+            budget: the most bytes of all updates together.
+            repeats: an update that was sent this number of times is dropped.
+            leave_out: a rank whose update is sent in another way.
         """
         taken: list[tuple[int, int, bytes]] = []
         for tier, news in enumerate(self._tiers):
@@ -54,7 +53,7 @@ class Updates:
                 taken.append((tier, rank, packed))
             if not budget:
                 break
-        for tier, rank, packed in reversed(taken):  # so that the newest is again the last to be put in, and first out
+        for tier, rank, packed in reversed(taken):  # so that the newest is again put in last, and comes out first
             self.drop(rank)
             if tier + 1 < repeats:
                 self._put(rank, packed, tier + 1)

@@ -1,18 +1,18 @@
-"""Asynchronous pairwise averaging: half for half, and nobody waits.
+"""Asynchronous pairwise averaging: half for half, and no peer waits.
 
 Lian, Zhang, Zhang, Liu, "Asynchronous Decentralized Parallel Stochastic Gradient Descent", 2017, arXiv:1710.06952.
-After each step a peer pushes half of its mass to its neighbour of the turn, and the neighbour, once it has made its
-next step, answers with half of its own mass from before it merged that. With equal weights both then hold
-exactly the mean of the two. If the answer is lost, or comes late, this is still correct push-sum: no
-locks, no bipartite graph, no deadlock. docs/decisions tells why not differences. Where several have pushed, it is one
-pair after the other, and what others owe is merged before the first. Where an edge goes both ways in a turn, one of
-the two is drawn to begin, so that a pair exchanges once, for one model sent by each.
+After each step a peer pushes half of its mass to its neighbour of the turn. The neighbour finishes its next step and
+answers with half of the mass that it had before it merged the push. With equal weights both then hold exactly the mean
+of the two. If the answer is lost or late, this is still correct PushSum: no locks, no bipartite graph, no deadlock.
+Decision 6 says why peers do not send differences. If several neighbours have pushed, the pairs are averaged one after
+the other, and answers that arrived are merged before the first pair. If an edge goes both ways in a turn, one of the
+two peers is drawn to begin. So a pair exchanges once, and each sends one model.
 
-In the first ``warmup`` steps both ends of a pair wait for each other, within reason: it is synchronous averaging of
-pairs. A gradient that is old when it counts does most harm where the model is fresh and the rate high (decision 30).
+In the first ``warmup`` steps both peers of a pair wait for each other, up to the deadline: this is synchronous
+averaging of pairs. A stale gradient does most harm while the model is new and the learning rate high (decision 30).
 
-Use it when peers are unequal: everybody runs at its own speed. A topology of pairs (random-matching,
-one-peer-hypercube) costs half of what one with directed edges does, on which a peer begins and answers in every turn.
+Use it when peers differ in speed: every peer runs at its own pace. A topology of pairs (random-matching,
+one-peer-hypercube) costs half as much as one with directed edges, on which a peer begins and answers in every turn.
 """
 
 from __future__ import annotations

@@ -1,21 +1,24 @@
-"""CHOCO: neighbours tell each other compressed differences, and are drawn together by what is known of both.
+"""CHOCO: neighbours exchange compressed differences, and move towards each other by shared estimates.
 
 Koloskova, Stich, Jaggi, "Decentralized Stochastic Optimization and Gossip Algorithms with Compressed Communication",
-2019, arXiv:1902.00340. Everybody knows an estimate y of each neighbour, and what that neighbour knows of itself:
+2019, arXiv:1902.00340. Every peer keeps an estimate y_j of each neighbour, and the estimate y_i that the neighbours
+have of it:
 
     q_i = C(z_i - y_i)        y_i <- y_i + q_i        z_i <- z_i + gamma sum_j w_ij (y_j - y_i)
 
-What C takes off stays in z_i - y_i and is told later, so it may be any codec, those for gradients included. What one
-end of an edge is moved by, the other is moved by with the other sign: the mean stays, and so do the weights.
+The error of C stays in z_i - y_i and is sent later. So C may be any codec, including those for gradients. The two peers
+of an edge move by the same amount in opposite directions: the mean does not change, and the weights do not change.
 
-Told is z after the optimizer's step. In "Decentralized Deep Learning with Arbitrary Communication Compression", 2019,
-arXiv:1907.09356, by the same and Lin, it is z before it, so that messages travel while gradients are computed.
+Differences are those of z after the optimizer's step. In "Decentralized Deep Learning with Arbitrary Communication
+Compression", 2019, arXiv:1907.09356, by the same authors and Lin, they are those of z before the step, so that messages
+travel while gradients are computed.
 
-``gamma`` is how much of the way is gone. The coarser C, the staler are estimates, and the less is safe: 0, the default,
-takes what suits the codec (`gossip.codecs.difference_codec`).
+``gamma`` is the part of the way to the neighbours' mean that a peer moves. The coarser C is, the staler are the
+estimates, and the smaller gamma has to be. The default, 0, chooses gamma by the codec
+(`gossip.codecs.difference_codec`).
 
-`local`, `slowmo` and `ssd` can tell differences as well, with ``differences=true``: after every h-th step only, and
-then take their own steps on top. That is how a codec for gradients gets along with local steps.
+`local`, `slowmo` and `ssd` exchange differences too if ``differences=true``: only after every h-th step, followed by
+their own outer steps. So codecs for gradients can be combined with local steps.
 
 Use it on a fixed graph over links that carry a few percent of a model per step.
 """
@@ -38,7 +41,7 @@ class CHOCO(Policy):
     def __init__(self, *, gamma: float = 0.0) -> None:
         if not 0 <= gamma <= 1:
             raise SettingsError(
-                f"choco: gamma is the part of the way to the neighbours' mean, above 0 and at most 1, not {gamma}; "
-                "0 is what suits the codec"
+                "choco: gamma, the part of the way to the neighbours' mean, must be above 0 and at most 1, or 0 for "
+                f"the codec's default, not {gamma}"
             )
         self.gamma = gamma

@@ -1,14 +1,14 @@
 """Decentralized parallel SGD: symmetric doubly stochastic averaging with all neighbours of the turn.
 
 Lian, Zhang, Zhang, Hsieh, Zhang, Liu, "Can Decentralized Algorithms Outperform Centralized Algorithms?", 2017,
-arXiv:1705.09056. As sgp, on a schedule whose fractions are the same both ways: then everybody receives as much as it
-sends, all weights stay 1, and z is a plain weighted mean of the neighbours' parameters. Should a parcel be
-late or a peer die, the weights keep the average right, which the original has no answer to.
+arXiv:1705.09056. It is sgp on a schedule whose fractions are equal in both directions. Then every peer receives as much
+as it sends, all weights stay 1, and z is a plain weighted mean of the neighbours' parameters. If a parcel is late or a
+peer dies, the weights keep the average correct; the original has no remedy for that.
 
-The order is that of sgp too: a step, then the mean, so that the step is mixed with the rest. In the paper a peer's own
-step is added to the mean of what all had before it, and both can go on at the same time.
+The order is also that of sgp: first a step, then the mean, so that the step is mixed as well. In the paper a peer's own
+step is added to the mean of the parameters before the steps, and both can be computed at the same time.
 
-Use it to compare with the method of the paper, or where an algorithm on top wants weights of 1.
+Use it to compare with the method of the paper, or if an algorithm on top needs weights of 1.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ class DPSGD(Policy):
         self.momentum = momentum_option(self.name, momentum)
 
     def check(self, schedule: Schedule) -> None:
-        """Refuse a schedule that is not symmetric."""
+        """Raise a `SettingsError` unless the schedule is symmetric."""
         require_symmetric(self.name, schedule)

@@ -1,13 +1,13 @@
-"""Gossiping SGD, pulling: every tau steps, from somebody at random, and nobody waits.
+"""Gossiping SGD, pulling: every tau steps, from a random peer, without waiting.
 
 Jin, Yuan, Iandola, Keutzer, "How to scale distributed deep learning?", 2016, arXiv:1611.04581: x_i becomes the mean of
-x_i and x_j for a random j, which itself stays as it is, so that the average over all peers jumps with every pull. Here
-j gives mass away: the fraction of its own that the schedule names, half as a rule. z_i moves towards z_j by what came
-relative to what was there (a third, of equal weights), z_j stays, and the average over all mass stays too. Somebody who
-is pulled from often holds less, and so counts less, until it pulls itself.
+x_i and x_j for a random j, and x_j does not change, so the average over all peers jumps with every pull. Here j gives
+mass away: the fraction that the schedule names, usually one half. z_i moves towards z_j in proportion to the weight
+that came (by a third, if the weights were equal), z_j does not change, and the average over all mass does not change
+either. A peer that is often pulled from has less weight, and so counts less, until it pulls.
 
-A pull that is lost is not repeated; the mass that answers one is held by its sender until it is acknowledged, like any.
-Use it to compare with the paper; a push needs one message where a pull needs two.
+A lost pull is not repeated. The mass that answers a pull is kept by its sender until it is acknowledged, like any
+parcel. Use it to compare with the paper; a push needs one message where a pull needs two.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ class GossipPull(Policy):
 
     def __init__(self, *, tau: int = 1, momentum: str = "own") -> None:
         if tau < 1:
-            raise SettingsError(f"gossip-pull: tau is the number of steps from one pull to the next, not {tau}")
+            raise SettingsError(f"gossip-pull: tau, the steps from one pull to the next, must be 1 or more, not {tau}")
         self.every = tau
         self.momentum = momentum_option(self.name, momentum)

@@ -1,12 +1,12 @@
-"""Gossiping SGD, pushing: every tau steps, to somebody at random, and nobody waits.
+"""Gossiping SGD, pushing: every tau steps, to a random peer, without waiting.
 
-Jin, Yuan, Iandola, Keutzer, "How to scale distributed deep learning?", 2016, arXiv:1611.04581. There a peer sends its
-parameters to a random peer, which averages them with its own whenever they come. The average over all peers then drifts
-by who is sent to how often. Here what is sent is mass, half of it, and what arrives is weighed by the weight that came
-with it: the same traffic, and the average stays.
+Jin, Yuan, Iandola, Keutzer, "How to scale distributed deep learning?", 2016, arXiv:1611.04581. In the paper a peer
+sends its parameters to a random peer, which averages them with its own when they arrive. The average over all peers
+then drifts, because some peers receive more often than others. Here a peer sends half of its mass, and arriving values
+count by the weight that comes with them: the traffic is the same, and the average does not change.
 
-Use it with a random topology such as epidemic or random-matching, where peers are unequal and links few; tau saves
-traffic at the price of replicas further apart.
+Use it with a random topology such as epidemic or random-matching, where peers differ in speed and links are few. A
+larger tau saves traffic, but replicas differ more.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ class GossipPush(Policy):
 
     def __init__(self, *, tau: int = 1, momentum: str = "own") -> None:
         if tau < 1:
-            raise SettingsError(f"gossip-push: tau is the number of steps from one push to the next, not {tau}")
+            raise SettingsError(f"gossip-push: tau, the steps from one push to the next, must be 1 or more, not {tau}")
         self.every = tau
         self.momentum = momentum_option(self.name, momentum)

@@ -1,25 +1,25 @@
-"""Local steps, and an outer momentum on the mean of a pair: no all-reduce, not even a slow one.
+"""Local steps, and an outer momentum on the mean of a pair, without any all-reduce.
 
 Kolehmainen, Blagoev, Donaghy, Ersoy, Nies, "NoLoCo: No-all-reduce Low Communication Training Method for Large Models",
-2025, arXiv:2506.10911. Each peer has slow weights phi and trains fast ones, theta, for h steps. Then it meets one
-partner, another one each time. With theta' the mean of the two:
+2025, arXiv:2506.10911. Each peer has slow weights phi and trains fast weights theta for h steps. Then it exchanges with
+one partner, a different one each time. With theta' the mean of the two:
 
     m <- mu m + eta (theta' - phi)        phi <- phi + m        theta <- phi
 
-The pull eta (theta' - phi) is both terms of the paper in one: eta times the pair's mean of theta - phi, how far
-they came, and eta times (the pair's mean of phi) - phi, which keeps their slow weights together. The paper has factors
-of their own for the two, beta and gamma (and alpha for mu); its code takes one for both, as here. The defaults of mu
-and eta are those of its experiments, whose h is 50. Its random routes through pipeline stages are not part of this.
-With phi = z0 and m = -alpha u it is the outer step of slowmo, mu for beta and eta for alpha, so the code is the same
+The term eta (theta' - phi) combines both terms of the paper: eta times the pair's mean of theta - phi, their progress,
+and eta times (the pair's mean of phi) - phi, which keeps their slow weights together. The paper has separate factors
+for the two, beta and gamma (and alpha for mu). Its code uses one factor for both, as here. The defaults of mu and eta
+are those of its experiments, with h = 50. Its random routes through pipeline stages are not implemented. With phi = z0
+and m = -alpha u this is the outer step of slowmo, with mu for beta and eta for alpha, so the code is the same
 (`peers.methods.outer`).
 
-The exchange. Partners push halves at each other and wait for the other half: with equal weights both then hold exactly
-the mean. Nobody else is involved and nobody else is waited for. That takes a schedule that makes pairs, and any other
-one is refused. (Were each push answered as well, as adpsgd does on one-way edges, both would hold a quarter of their
-own and three quarters of the other's.) An answer that is late is merged whenever it comes: the outer step is taken
-on what is there.
+The exchange: partners push halves to each other and wait for the other half. With equal weights both then hold exactly
+the mean. No other peer takes part, and no other peer is waited for. This needs a schedule of pairs, and any other
+schedule is refused. (If each push were answered as well, as adpsgd does on one-way edges, both would hold a quarter of
+their own values and three quarters of the other's.) A late answer is merged when it comes: the outer step uses what has
+arrived.
 
-Use it with random-matching and a large h where links are slow and waiting for one partner is all that can be afforded.
+Use it with random-matching and a large h where links are slow, so that a peer can afford to wait for one partner only.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class NoLoCo(Policy):
 
     def __init__(self, *, h: int = 8, mu: float = 0.5, eta: float = 0.7) -> None:
         if h < 1:
-            raise SettingsError(f"noloco: h is the number of steps from one exchange to the next, 1 or more, not {h}")
+            raise SettingsError(f"noloco: h, the steps from one exchange to the next, must be 1 or more, not {h}")
         self.every = h
         self.outer = Outer.checked(self.name, {"mu": mu, "eta": eta})
 
     def check(self, schedule: Schedule) -> None:
-        """Refuse a schedule that does not make pairs."""
+        """Raise a `SettingsError` unless the schedule consists of pairs."""
         require_pairs(self.name, schedule)

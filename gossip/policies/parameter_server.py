@@ -1,19 +1,19 @@
-"""An asynchronous parameter server: the contrast that has a centre.
+"""An asynchronous parameter server: a reference with a centre.
 
-The lowest rank of the founders, rank 0, holds the model. After each optimizer step a peer sends what the step did to
-its model, u_i, and goes on from what the model is then:
+Rank 0, the lowest rank of the founders, holds the model. After each optimizer step a peer sends the change u_i that the
+step made to its model, and continues from the updated model:
 
-    m <- m + u_i        in the order in which they come;        z_i <- m
+    m <- m + u_i        in the order of arrival;        z_i <- m
 
-Nobody waits for anybody but for the answer. A move is as old as the steps that others made meanwhile, so n peers make n
-moves per step time, each with a gradient that is up to about n moves old: the learning rate has to suit that. Each peer
-has its own optimizer, momentum and all. Dean et al., "Large Scale Distributed Deep Networks", 2012 (Downpour SGD); Li
-et al., "Scaling Distributed Machine Learning with the Parameter Server", 2014; Ho et al. 2013 on stale moves.
+A peer waits only for the server's answer. n peers make n moves per step time, and each move has a gradient that is up
+to about n moves old: the learning rate has to suit that. Each peer has its own optimizer, including its momentum. Dean
+et al., "Large Scale Distributed Deep Networks", 2012 (Downpour SGD); Li et al., "Scaling Distributed Machine Learning
+with the Parameter Server", 2014; Ho et al. 2013 on stale moves.
 
-The centre trains like everybody else: the same script runs on all ranks, and its own moves take no network. All traffic
-goes through its link, 2 models per peer and step, and when it dies the run is over.
+The server trains like the other peers: the same script runs on all ranks, and its own moves need no network. All
+traffic goes through its link, 2 models per peer and step. When the server dies, the run ends.
 
-Use it to compare with.
+Use it as a reference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ParameterServerPolicy(Policy):
     collective = "server"
     warning = (
         "parameter-server has a centre: rank 0 holds the model, all traffic goes through its link, and if it dies the "
-        "run is over. Every other algorithm here does without"
+        "run ends. No other algorithm here has a centre"
     )
 
     def exchanges(self, step: int) -> bool:  # noqa: ARG002

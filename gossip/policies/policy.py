@@ -1,7 +1,7 @@
-"""What a policy decides.
+"""Policies: the decisions of an algorithm.
 
-An algorithm, as the user calls it, is a policy here: a few answers about when to push what to whom and what
-to wait for. It holds no state and touches no mass; the core does the moving, so no policy can lose any.
+An algorithm is a policy here: a few answers about when to push which mass to which peers, and what to wait for. A
+policy has no state and does not touch mass. The core moves the mass, so no policy can lose any.
 """
 
 from __future__ import annotations
@@ -14,72 +14,72 @@ from topologies import Schedule
 
 __all__ = ["Outer", "Policy"]
 
-#: What becomes of the optimizer's momentum buffers.
+#: The possible treatments of the optimizer's momentum buffers.
 _MOMENTA = ("own", "mixed", "quasi-global")
-#: Ranks and edges of a schedule that are looked at before it is run, at most, which takes a second or so. Formulas for
-#: very many peers have more, and what holds for their first ranks holds for all; files rarely do.
+#: The most ranks and edges of a schedule that are checked before a run, which takes about a second. Formulas for very
+#: many peers have more, and what holds for their first ranks holds for all; graphs from files rarely have more.
 _LOOKS = 1_000_000
-#: Steps of a schedule that never repeats that are looked at.
+#: The number of steps that are checked of a schedule without a period.
 _APERIODIC = 8
 
 
 class Outer(NamedTuple):
-    """An outer step after each exchange: u <- decay u + (z0 - z), z <- z0 - rate u; z0 is what the last one left."""
+    """An outer step after each exchange: u <- decay u + (z0 - z), z <- z0 - rate u; z0 is z after the last one."""
 
     decay: float
     rate: float
 
     @classmethod
     def checked(cls, policy: str, given: dict[str, float]) -> Outer:
-        """Return the outer step with these two parameters, decay and rate as the policy calls them."""
+        """Return the outer step with these two parameters: the policy's names and values of decay and rate."""
         (decay_name, decay), (rate_name, rate) = given.items()
         if not 0 <= decay < 1:
-            raise SettingsError(f"{policy}: {decay_name} is the outer momentum, from 0 to below 1, not {decay}")
+            raise SettingsError(f"{policy}: {decay_name}, the outer momentum, must be from 0 to below 1, not {decay}")
         if not 0 < rate <= 10:
-            raise SettingsError(f"{policy}: {rate_name} is the outer rate, above 0 and at most 10, not {rate}")
+            raise SettingsError(f"{policy}: {rate_name}, the outer rate, must be above 0 and at most 10, not {rate}")
         return cls(decay, rate)
 
 
 class Policy:
-    """Push the schedule's fractions after every step and never wait: the base that others refine."""
+    """Push the schedule's fractions after every step and never wait: the base class of all algorithms."""
 
-    #: What users call it.
+    #: The name on the command line.
     name = "push"
-    #: How many turns a neighbour's parcel may be late before the next step waits for it; None: never wait.
+    #: The number of turns that a neighbour's parcel may be late before the next step waits for it; None: never wait.
     lag: int | None = None
-    #: The first steps, so many, wait for the turn's parcels whatever `lag` says.
+    #: The number of first steps that wait for the turn's parcels, whatever `lag` says.
     warmup = 0
-    #: How many steps there are from one push to the next.
+    #: The number of steps from one push to the next.
     every = 1
     #: Whether the receiver answers a push with the same fraction of its own mass. Then a pair exchanges once in a turn.
     pairwise = False
-    #: Whether mass is asked for instead of pushed.
+    #: Whether peers ask for mass instead of pushing it.
     pulls = False
-    #: Whether compressed differences are told instead of pushing mass, and which part of the way is gone then; 0: what
-    #: suits the codec.
+    #: Whether peers send compressed differences instead of mass; and the part of the way that they move then, where 0
+    #: means the codec's default.
     differences = False
     gamma = 0.0
     #: Whether users may choose differences.
     may_differ = False
-    #: What goes to each neighbour of a turn instead of what the schedule says; None: what it says.
+    #: The fraction that goes to each neighbour of a turn; None: the schedule's fraction.
     fraction: float | None = None
     #: The outer step after each exchange, if there is one.
     outer: Outer | None = None
     #: The part of each move that is the swarm's direction, in steps without an exchange.
     blend = 0.0
-    #: What becomes of the optimizer's momentum: own, mixed or quasi-global.
+    #: The treatment of the optimizer's momentum: own, mixed or quasi-global.
     momentum = "own"
-    #: The momentum that is applied to gradients before a codec leaves any out; 0: none.
+    #: The momentum that is applied to gradients before a codec leaves values out; 0: none.
     correction = 0.0
 
-    #: What is exchanged instead of mass, if anything: a kind of `gossip.collective`.
+    #: The kind of `gossip.collective` that replaces the exchange of mass; empty: mass is exchanged.
     collective = ""
-    #: What users should hear before they rely on it.
+    #: A warning that users should read before they rely on the algorithm.
     warning = ""
 
     @property
     def default_topology(self) -> str:
-        """What it goes by where nobody says, or where the topology that was asked for does not suit as many peers."""
+        """The topology to use if the user names none, or if the named one does not support the number of peers."""
         if self.differences:
             return "bidirectional-ring"
         return "random-matching" if self.pairwise else "one-peer-exponential"
@@ -89,55 +89,55 @@ class Policy:
         return step % self.every == 0
 
     def step_of(self, turn: int) -> int:
-        """Return the step with which so many turns have been taken."""
+        """Return the step after which this number of turns has been taken."""
         return turn * self.every
 
     def check(self, schedule: Schedule) -> None:
-        """Raise an error that says what to use instead, if the schedule does not suit."""
+        """Raise a `SettingsError`, which says what to use instead, if the schedule does not suit the algorithm."""
         if self.differences:
             _require_fixed(f"{self.name} with differences" if self.may_differ else self.name, schedule)
 
     def notice(self, schedule: Schedule) -> str:
-        """Return what users should hear before they rely on it with a schedule that suits, if there is anything."""
+        """Return a notice for users about this algorithm on a schedule that suits it; empty if there is none."""
         if self.pairwise and _goes_one_way(schedule):
             return (
                 f"edges of {schedule.name} go one way, so under {self.name} a peer begins and answers in every turn, "
-                "for up to twice the bytes of pairs; random-matching, or one-peer-hypercube for 2, 4, 8, ... peers, "
+                "with up to twice the bytes of pairs; random-matching, or one-peer-hypercube for 2, 4, 8, ... peers, "
                 "suits better"
             )
         return self.warning
 
     @property
     def follows_turns(self) -> bool:
-        """Whether peers keep to the turns of those who are ahead: where somebody waits, or pairs are to find together.
+        """Whether peers follow the turns of peers that are ahead: if peers wait for each other, or exchange in pairs.
 
-        Of two that are at different turns each begins with somebody else, or with the other just after it has begun.
+        Two peers at different turns would begin with other partners, or each with the other just after it has begun.
         """
         return self.lag is not None or self.pairwise
 
     def lag_at(self, step: int) -> int | None:
-        """Return how many turns a neighbour's parcel may be late with a step, counted from 1; None: never wait."""
+        """Return the turns that a neighbour's parcel may be late at a step, counted from 1; None: never wait."""
         return 0 if step <= self.warmup else self.lag
 
 
 def warmup_option(policy: str, warmup: int) -> int:
-    """Return for how many steps users want a policy to be synchronous, if there can be so many."""
+    """Return the number of synchronous first steps if it is valid."""
     if warmup < 0:
-        raise SettingsError(f"{policy}: warmup is how many steps are synchronous at first, 0 or more, not {warmup}")
+        raise SettingsError(f"{policy}: warmup, the number of synchronous first steps, must be 0 or more, not {warmup}")
     return warmup
 
 
 def momentum_option(policy: str, momentum: str) -> str:
-    """Return what users say is to become of the optimizer's momentum, if there is such a thing."""
+    """Return the treatment of the optimizer's momentum if it is valid."""
     if momentum not in _MOMENTA:
-        raise SettingsError(f"{policy}: momentum is {', '.join(_MOMENTA[:-1])} or {_MOMENTA[-1]}, not {momentum}")
+        raise SettingsError(f"{policy}: momentum must be {', '.join(_MOMENTA[:-1])} or {_MOMENTA[-1]}, not {momentum}")
     return momentum
 
 
 def planned_edges(schedule: Schedule) -> Iterator[tuple[int, dict[int, dict[int, float]]]]:
     """Yield each step of a period, or the first few, with the edges {rank: {neighbour: fraction}} of all ranks.
 
-    Of a schedule that is too large for that, as many ranks as can be afforded.
+    If the schedule is too large for that, only the first ranks are included.
     """
     left = _LOOKS
     for step in range(schedule.period or _APERIODIC):
@@ -153,7 +153,7 @@ def planned_edges(schedule: Schedule) -> Iterator[tuple[int, dict[int, dict[int,
 
 
 def _goes_one_way(schedule: Schedule) -> bool:
-    """Whether some edge has none back in its step."""
+    """Whether some edge has no reverse edge in the same step."""
     return any(
         rank not in edges.get(other, [rank])
         for _, edges in planned_edges(schedule)
@@ -163,24 +163,24 @@ def _goes_one_way(schedule: Schedule) -> bool:
 
 
 def require_pairs(policy: str, schedule: Schedule) -> None:
-    """Raise unless each rank swaps halves with one other at most."""
+    """Raise a `SettingsError` unless each rank swaps halves with at most one other."""
     for step, edges in planned_edges(schedule):
         for rank, neighbours in edges.items():
             for other, fraction in neighbours.items():
                 mutual = list(edges.get(other, [rank])) == [rank]
                 if len(neighbours) > 1 or abs(fraction - 0.5) > 1e-9 or not mutual:
                     raise SettingsError(
-                        f"{policy} needs pairs that swap halves, and in step {step} of {schedule.name} rank {rank} "
-                        f"sends {fraction:.3g} to {other}, which is no such pair; use random-matching, or "
+                        f"{policy} needs pairs that swap halves, but in step {step} of {schedule.name} rank {rank} "
+                        f"sends {fraction:.3g} to {other}, which is not such a pair; use random-matching, or "
                         "one-peer-hypercube for 2, 4, 8, ... peers, or another algorithm: slowmo takes any topology"
                     )
 
 
 def _require_fixed(policy: str, schedule: Schedule) -> None:
-    """Raise unless neighbours stay the same, so that estimates of them can be kept, and edges go both ways."""
+    """Raise a `SettingsError` unless neighbours never change, so that estimates can be kept, and edges go both ways."""
     if schedule.period != 1:
         raise SettingsError(
-            f"{policy} needs the same neighbours in every turn, of whom it keeps estimates, and {schedule.name} "
+            f"{policy} keeps estimates of its neighbours, so they must be the same in every turn, but {schedule.name} "
             "changes them; use bidirectional-ring, torus, hypercube or complete, or dpsgd, which takes any "
             "symmetric topology"
         )
@@ -190,14 +190,14 @@ def _require_fixed(policy: str, schedule: Schedule) -> None:
 def require_symmetric(
     policy: str, schedule: Schedule, such_as: str = "base, bidirectional-ring or random-matching"
 ) -> None:
-    """Raise unless every edge goes both ways with equal fractions."""
+    """Raise a `SettingsError` unless every edge goes both ways with equal fractions."""
     for step, edges in planned_edges(schedule):
         for rank, neighbours in edges.items():
             for other, fraction in neighbours.items():
                 back = edges[other].get(rank, 0.0) if other in edges else fraction
                 if abs(back - fraction) > 1e-9:
                     raise SettingsError(
-                        f"{policy} needs edges that go both ways with equal fractions, and in step {step} of "
+                        f"{policy} needs edges that go both ways with equal fractions, but in step {step} of "
                         f"{schedule.name} rank {rank} sends {fraction:.3g} to {other} and gets {back:.3g}; "
                         f"use a symmetric topology such as {such_as}, or sgp"
                     )

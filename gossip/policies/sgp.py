@@ -1,12 +1,12 @@
-"""Stochastic gradient push, synchronous: push, then wait for this turn's parcels, within reason.
+"""Stochastic gradient push, synchronous: push, then wait for this turn's parcels, up to a deadline.
 
 Assran, Loizou, Ballas, Rabbat, "Stochastic Gradient Push for Distributed Deep Learning", 2018, arXiv:1811.10792.
-Per shard: push the schedule's fractions of (x, w), add what the in-neighbours pushed in the same turn, z = x / w.
-Any directed, time-varying schedule will do. With no faults and all deadlines met the estimates are those
-of the product of the mixing matrices. A parcel that misses its deadline is added whenever it comes. In the paper a
-step moves x, hence z by 1 / w as far; here it moves z (`peers.methods.moves`). Where w is 1 that is the same.
+Per shard: push the schedule's fractions of (x, w), add what the in-neighbours pushed in the same turn, z = x / w. Any
+directed, time-varying schedule works. Without faults and with all deadlines met, the estimates are those of the product
+of the mixing matrices. A parcel that misses its deadline is added when it comes. In the paper a step moves x, and so
+moves z by 1 / w as much; here it moves z (`peers.methods.moves`). Where w is 1 the two are the same.
 
-Use it when peers are about equally fast and steps should see fresh parameters.
+Use it when peers are about equally fast and steps should use current parameters.
 """
 
 from __future__ import annotations

@@ -1,30 +1,30 @@
-"""Slow momentum: local steps, push-sum with every h-th of them, then a step of an outer momentum.
+"""Slow momentum: local steps, PushSum after every h-th of them, then a step of an outer momentum.
 
 Wang, Tantia, Ballas, Rabbat, "SlowMo: Improving Communication-Efficient Distributed SGD with Slow Momentum", 2019,
-arXiv:1910.00643; with averaging over all and alpha = 1 it is BMUF (Chen, Huo 2016). With z0 the value after the last
-outer step and z the one that was just mixed:
+arXiv:1910.00643; with averaging over all peers and alpha = 1 it is BMUF (Chen, Huo 2016). With z0 the value after the
+last outer step and z the value after the exchange:
 
     u <- beta u + (z0 - z)        z <- z0 - alpha u
 
-In the paper the difference is divided by the learning rate in the first formula and multiplied by it in the second.
-Where the rate does not change in between that is the same; here it stays in the difference, so that any optimizer will
-do. With beta = 0 and alpha = 1 it is `local`. The exchange is that of sgp: it waits for the turn's parcels, so that
-the outer step sees what they bring. A parcel that is late all the same is merged whenever it comes, and the next outer
-step sees that. The outer step moves z and gives no mass away, as a step of the optimizer: it cannot lose any.
+In the paper the difference is divided by the learning rate in the first formula and multiplied by it in the second. If
+the rate does not change in between, the result is the same. Here the rate stays in the difference, so that any
+optimizer works. With beta = 0 and alpha = 1 it is `local`. The exchange is that of sgp: it waits for the turn's
+parcels, so that the outer step includes them. A late parcel is merged when it comes, and the next outer step includes
+it. The outer step moves z and gives no mass away, like a step of the optimizer, so it cannot lose mass.
 
-What differs from the paper. There all are averaged exactly before each outer step, and over SGP there is a push with
-every step as well; a variant without the average was about as good. Here a push-sum exchange is all there is, and only
-with every h-th step. And there SGD's own momentum is set to 0 at each outer step; here it stays. The paper's tables
-have alpha = 1, a beta that is tuned, 0.4 to 0.8 as a rule, and an h of 12 or 48.
+Differences from the paper: in the paper all peers are averaged exactly before each outer step, and over SGP there is
+also a push in every step; a variant without the average was about as good. Here there is only a PushSum exchange, after
+every h-th step. In the paper SGD's own momentum is set to 0 at each outer step; here it is kept. The paper's tables
+have alpha = 1, a tuned beta, usually 0.4 to 0.8, and an h of 12 or 48.
 
-Why beta is 0.3 here. The outer momentum makes the rate 1 / (1 - beta) times as large, on top of the optimizer's own,
-and it keeps differences between replicas alive: whatever the topology, they lose no more than 1 - sqrt(beta) of
-themselves with an exchange (docs/results/study.md, outer momentum). With 0.7 and a rate that suits everybody else,
-training ended far below `local`; with 0.3 at its level or above.
+Why beta is 0.3 here: the outer momentum multiplies the effective rate by 1 / (1 - beta), on top of the optimizer's own
+momentum, and it preserves differences between replicas. On any topology an exchange removes at most 1 - sqrt(beta) of
+them (docs/results/study.md, outer momentum). With beta = 0.7 and a rate that suits the other algorithms, training ended
+far below `local`; with 0.3 at its level or above.
 
-With ``differences=true`` the exchange is that of `choco`, on a fixed symmetric graph, and any codec will do.
+With ``differences=true`` the exchange is that of `choco`, on a fixed symmetric graph, and any codec works.
 
-Use it in the place of `local`: it has the same traffic.
+Use it instead of `local`: it has the same traffic.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SlowMo(Policy):
 
     def __init__(self, *, h: int = 8, beta: float = 0.3, alpha: float = 1.0, differences: bool = False) -> None:
         if h < 1:
-            raise SettingsError(f"slowmo: h is the number of steps from one push to the next, 1 or more, not {h}")
+            raise SettingsError(f"slowmo: h, the steps from one push to the next, must be 1 or more, not {h}")
         self.every = h
         self.outer = Outer.checked(self.name, {"beta": beta, "alpha": alpha})
         self.differences = differences

@@ -1,6 +1,7 @@
-"""The protocol under simulated time: the very same core and codec, a network made of a heap.
+"""The protocol under simulated time: the same core and codec as in real runs, with a heap of events as the network.
 
-`Scenario` says what happens, `simulate` runs it and returns a `Result`. Same scenario, same seed, same trace.
+`Scenario` describes a run, and `simulate` runs it and returns a `Result`. The same scenario and seed give the same
+trace.
 """
 
 from gossip.simulation.result import Result

@@ -1,26 +1,26 @@
-"""The books of the whole swarm: what promise 1 is checked against, after every event.
+"""The books of the whole swarm: after every event they check that mass is conserved.
 
-The sum over all peers of what they hold, have in their inbox and in their outbox counts some parcels twice:
+The sum over all peers of the mass that they hold, in the replica, the inbox and the outbox, counts some parcels twice:
 
-- *double*: booked by the receiver, but the sender has not heard yet. Ends when it is released.
-- *contested*: booked by a receiver that the sender had declared dead, so the sender took it back as well. Ends when
-  the life of either does: what that one holds is written off, less this, which lives on with the other.
+- *double*: the receiver has booked the parcel, but the sender does not know yet. This ends when the sender releases it.
+- *contested*: a receiver that the sender had declared dead has booked the parcel, and the sender took it back as well.
+  This ends with the life of either: its mass is written off, except for this parcel, which the other still holds.
 
-And where differences are told (`gossip.exchange.differences`), which carry no mass, x is moved at both ends of an edge
-at different times:
+Peers that exchange differences (`gossip.exchange.differences`) send no mass. Such a round moves x at both ends of an
+edge, at different times:
 
-- *lopsided*: what a round has moved at one end only. Ends when the other end gets there, and has to move just as much
-  the other way; or when the first undoes it; or with the life of either, when it is written off. There is at most one
-  such round for an edge and shard.
+- *lopsided*: the amount that a round has moved at one end only. This ends when the other end moves by the same amount
+  in the opposite direction; or when the first end undoes its move; or with the life of either, when the amount is
+  written off. There is at most one such round per edge and shard.
 
 So at any time, for w and for every component of x:
 
-    sum over peers - double - contested - lopsided + written off  =  what the founders had + what was minted for joiners
+    sum over peers - double - contested - lopsided + written off  =  mass of the founders + mass minted for joiners
 
-When a life ends, by a crash or a reincarnation, all it holds is written off, and its unanswered parcels too, unless
-they were booked. One that is booked after all comes out of the write-off again.
+When a life ends, by a crash or a reincarnation, all its mass is written off. Its unanswered parcels are written off
+too, unless they were booked. If such a parcel is booked later, it is subtracted from the write-off again.
 
-None of this looks at how the core works: it reads the cores' books and the effects that they report.
+These checks do not depend on how the core works: they read the cores' books and the effects that the cores report.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from gossip.wire.messages import Address, Parcel
 __all__ = ["Accounts"]
 
 Key = tuple[Address, Address, int]
-#: Both ends, the shard, and which round of theirs.
+#: Both ends of an edge, the shard, and the number of the round.
 Round = tuple[frozenset[Address], int, int]
 #: w, then x.
 Amount = npt.NDArray[np.float64]
@@ -56,7 +56,7 @@ class _Sequences:
         self._above: set[int] = set()
 
     def add(self, number: int) -> bool:
-        """Add a number; return False if it is in already."""
+        """Add a number; return False if it was in the set already."""
         if number < self._below or number in self._above:
             return False
         self._above.add(number)
@@ -67,28 +67,28 @@ class _Sequences:
 
 
 class Accounts:
-    """Conservation of mass, as only somebody who sees everything can check it."""
+    """Checks the conservation of mass over all peers and all parcels in flight."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        #: Left side of the equation less the right side. Everything is booked in here; it stays 0.
+        #: The left side of the equation minus the right side. Every event is booked here, and it must stay 0.
         self._off: Amount = np.zeros(1 + layout.size)
-        #: All mass that there ever was, without signs: the measure of what is a large error.
+        #: The sum of the absolute values of all mass that ever existed: errors are relative to it.
         self._scale: Amount = np.full(1 + layout.size, 1e-300)
-        self._totals: dict[int, Amount] = {}  #: by rank: held, inbox and outbox
+        self._totals: dict[int, Amount] = {}  #: by rank: the mass in the replica, the inbox and the outbox
         self._flying: dict[int, list[Parcel]] = {}  #: by rank: the outbox
         self._lives: dict[int, Address] = {}
         self._double: dict[Key, Parcel] = {}
         self._contested: dict[Key, Parcel] = {}
         self._orphans: dict[Key, Parcel] = {}  #: unanswered when their sender's life ended
-        self._returned: set[Key] = set()  #: taken back by their sender while not booked by anybody
-        self._ever: dict[tuple[Address, Address], _Sequences] = {}  #: all that was ever booked, by both ends
-        self._lopsided: dict[Round, dict[Address, Values]] = {}  #: what was moved at one end, by who it was
-        self._broken: set[Round] = set()  #: those that have moved one end only for ever, since a life ended
-        self._newcomers: dict[Address, Amount] = {}  #: what those hold who have no state yet
-        #: The weight that was written off, less what came back of it.
+        self._returned: set[Key] = set()  #: taken back by their sender before any receiver booked them
+        self._ever: dict[tuple[Address, Address], _Sequences] = {}  #: all booked parcels, by sender and receiver
+        self._lopsided: dict[Round, dict[Address, Values]] = {}  #: the amount moved at one end, by its address
+        self._broken: set[Round] = set()  #: rounds that will never move the other end, because its life ended
+        self._newcomers: dict[Address, Amount] = {}  #: the mass of peers that have no state yet
+        #: The weight that was written off, minus the weight that was booked afterwards.
         self.written_off = 0.0
-        #: The weight that was made for joiners, and for those who came back.
+        #: The weight that was minted for joiners and restarted peers.
         self.minted = 0.0
 
     def mint(self, core: Core) -> None:
@@ -97,11 +97,11 @@ class Accounts:
         self.minted += float(self._totals[core.me.rank][0])
 
     def begin(self, core: Core) -> None:
-        """Open the account of a founder. What a life starts with is on both sides of the equation."""
-        # A leaver that is told that its life is over may hand the next one over at once: then it is on its way already.
+        """Open the account of a founder. The mass at the start of a life is on both sides of the equation."""
+        # A leaving peer that is declared dead may hand its next life over at once: its mass is then in flight already.
         held = [weight + core.outbox.weight(shard) for shard, weight in enumerate(core.mass.weights)]
         if held != [1.0] * self._layout.shards or list(core.inbox):
-            raise InvariantError(f"{core.me} starts its life with something else than a weight of 1 in every shard")
+            raise InvariantError(f"{core.me} does not start its life with a weight of 1 in every shard")
         self._lives[core.me.rank] = core.me
         self._totals[core.me.rank] = np.zeros(1 + self._layout.size)
         self._refresh(core)
@@ -109,9 +109,10 @@ class Accounts:
         self._scale += abs(self._totals[core.me.rank])
 
     def adopts(self, core: Core) -> None:
-        """Book that a newcomer's values are replaced by those of donors: copies, minted like its weight.
+        """Book that a newcomer's values are replaced by copies of donors' values; they are minted like its weight.
 
-        To be called before `after`, from the start of its life until it has everything. Meanwhile it merges nothing.
+        Call it before `after`, from the start of the newcomer's life until it has its state. Until then it merges
+        nothing.
         """
         held = self._held(core)
         self._off -= held - self._newcomers.get(core.me, held)
@@ -122,7 +123,7 @@ class Accounts:
         self._end_of_life(core.me)
 
     def after(self, core: Core, effects: Iterable[Effect]) -> None:
-        """Book what one event did to one peer."""
+        """Book the effects of one event on one peer."""
         old = self._lives[core.me.rank]
         if old != core.me:
             self._end_of_life(old)
@@ -142,7 +143,7 @@ class Accounts:
         self._refresh(core)
 
     def error(self) -> float:
-        """Return by how much the books are off, relative to all the mass that there ever was."""
+        """Return the error of the books, relative to all mass that ever existed."""
         return float((abs(self._off) / self._scale).max())
 
     @property
@@ -177,12 +178,12 @@ class Accounts:
 
     def _booked(self, parcel: Parcel) -> None:
         if not self._ever.setdefault((parcel.origin, parcel.destination), _Sequences()).add(parcel.sequence):
-            raise InvariantError(f"booked twice: {parcel.key}")
+            raise InvariantError(f"the parcel {parcel.key} was booked twice")
         if self._orphans.pop(parcel.key, None) is not None:
             self._write_off(parcel, -1)
             return
         if parcel.key in self._returned and self._lives.get(parcel.origin.rank) != parcel.origin:
-            self._write_off(parcel, -1)  # what its sender took back was written off with it
+            self._write_off(parcel, -1)  # its sender took it back, and that mass was written off with the sender
             return
         table = self._contested if parcel.key in self._returned else self._double
         table[parcel.key] = parcel
@@ -193,7 +194,7 @@ class Accounts:
             self._returned.add(parcel.key)
         elif self._lives.get(parcel.destination.rank) == parcel.destination:
             self._contested[parcel.key] = parcel
-        else:  # out of the dead receiver's mass, which was written off with this in it
+        else:  # the dead receiver's mass was written off with this parcel in it
             self._add(self._off, parcel, 1)
             self._write_off(parcel, -1)
 
@@ -205,19 +206,19 @@ class Accounts:
         self._move(effect)
         key: Round = (frozenset((me, effect.neighbour)), effect.shard, effect.round)
         if self._lives.get(effect.neighbour.rank) != effect.neighbour:
-            self._broken ^= {key}  # which the dead, too, may have been moved by, or not
+            self._broken ^= {key}  # the dead peer may also have moved in this round, or not
             return
         ends = self._lopsided.setdefault(key, {})
         if effect.undone:
-            # If the other end got there as well, and we have not heard, it is now the one that was moved alone.
+            # If the other end has moved as well, and this end does not know, then only the other end is moved now.
             if ends.pop(me, None) is None:
                 ends[effect.neighbour] = -effect.amount
         elif me in ends:
-            raise InvariantError(f"{me} is drawn twice in round {effect.round} by {effect.neighbour}")
+            raise InvariantError(f"{me} moved twice in round {effect.round} with {effect.neighbour}")
         else:
             ends[me] = effect.amount
             if len(ends) == 2 and not np.array_equal(ends[me], -ends[effect.neighbour]):
-                raise InvariantError(f"{me} and {effect.neighbour} are drawn by different amounts in a round")
+                raise InvariantError(f"{me} and {effect.neighbour} moved by different amounts in round {effect.round}")
         if len(ends) != 1:
             del self._lopsided[key]
         if key in self._lopsided and any((*key[:2], effect.round + off) in self._lopsided for off in (-1, 1)):
@@ -225,31 +226,32 @@ class Accounts:
 
     @property
     def lopsided(self) -> int:
-        """How many rounds have moved x at one end and not yet at the other."""
+        """The number of rounds that have moved x at one end and not yet at the other."""
         return len(self._lopsided)
 
     @property
     def broken_off(self) -> int:
-        """How many rounds have moved x at one end only, for ever, since the life of the other has ended."""
+        """The number of rounds that will never move x at the other end, because its life has ended."""
         return len(self._broken)
 
     def _end_of_life(self, address: Address) -> None:
-        total = self._totals.pop(address.rank)  # from the sum over peers to the write-off: the equation stays
+        total = self._totals.pop(address.rank)  # moves from the sum over peers to the write-off: the equation holds
         self.written_off += float(total[0])
         for parcel in self._flying.pop(address.rank):
             if self._double.pop(parcel.key, None) is None:
                 self._orphans[parcel.key] = parcel
-            else:  # it lives on with its receiver
+            else:  # its receiver still holds it
                 self._add(self._off, parcel, 1)
                 self._write_off(parcel, -1)
-        # With the receiver its copy goes, and the sender's lives on; with the sender what it took back, and the
-        # receiver's lives on. Should the sender have passed it on before, then somebody will fence the receiver yet.
+        # If the receiver died, its copy is gone, and the sender still holds the mass. If the sender died, the mass that
+        # it took back is gone, and the receiver still holds its copy. If the sender has passed the mass on before, some
+        # peer will fence the receiver later.
         for key in [key for key, parcel in self._contested.items() if address in (parcel.origin, parcel.destination)]:
             parcel = self._contested.pop(key)
             self._add(self._off, parcel, 1)
             self._write_off(parcel, -1)
         for round_ in [key for key in self._lopsided if address in key[0]]:
-            del self._lopsided[round_]  # it becomes a part of what is written off
+            del self._lopsided[round_]  # it is written off from now on
             self._broken.add(round_)
         del self._lives[address.rank]
 

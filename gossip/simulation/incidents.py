@@ -1,7 +1,8 @@
-"""What befalls a simulated swarm: kills, pauses, joins, leaves, restarts, cuts.
+"""The incidents of a simulated swarm: kills, pauses, joins, leaves, restarts, cuts.
 
-Nobody is told at once. Either the peers watch each other, and nobody is told at all; or what a failure detector would
-find out is told `detect` seconds after the fact, to those who live then, and only if it is still so.
+Peers do not learn of an incident at once. If the peers watch each other, they have to detect it. Otherwise the
+simulator tells them what a failure detector would find: `detect` seconds after the fact, only peers that are alive
+then, and only if it is still true.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Incidents:
 
     def __init__(self, swarm: Swarm) -> None:
         self._swarm = swarm
-        self._happened: set[int] = set()  #: the ids of what comes at a peer's own step, and has come
-        #: What happened, and when, in virtual seconds.
+        self._happened: set[int] = set()  #: the ids of incidents at a peer's own step that have happened
+        #: The incidents that happened, each with its time in virtual seconds.
         self.log: list[tuple[float, str]] = []
         scenario = swarm.scenario
         for kill in scenario.kills:
@@ -48,7 +49,7 @@ class Incidents:
             swarm.at(self._seconds(cut.at), partial(self._cut, cut))
 
     def before_step(self, rank: int, process: Process) -> bool:
-        """Let happen what is due at this step of this peer; return whether it can still take the step."""
+        """Run the incidents that are due at this step of this peer; return whether it can still take the step."""
         for kill in self._swarm.scenario.kills:
             if self._is_due(kill, rank, process.core.step + 1):
                 self._kill(rank)
@@ -64,7 +65,7 @@ class Incidents:
         return True
 
     def _is_due(self, what: Incident | Pause, rank: int, step: int) -> bool:
-        """Whether something comes at this step of this peer, and has not come yet."""
+        """Whether an incident is due at this step of this peer, and has not happened yet."""
         due = what.rank == rank and what.at.in_steps and what.at.value <= step and id(what) not in self._happened
         if due:
             self._happened.add(id(what))
@@ -89,7 +90,7 @@ class Incidents:
         self._swarm.at(self._swarm.now + self._swarm.scenario.detect, tell)
 
     def announce(self, address: Address) -> None:
-        """Let the others know of a new incarnation, as a failure detector spreads it."""
+        """Tell the others of a new incarnation, as a failure detector would."""
 
         def news() -> list[tuple[int, Event]]:
             return [(other, events.PeerAlive(address)) for other in self._swarm.processes if other != address.rank]
@@ -109,13 +110,13 @@ class Incidents:
     def _leave(self, rank: int) -> None:
         process = self._swarm.processes.get(rank)
         if process is None or process.leaves or not self._swarm.runs(rank, process, partial(self._leave, rank)):
-            return  # one that stands still leaves once it goes on
+            return  # a paused peer leaves after its pause
         process.leaves = True
         self._note(f"leave {rank}")
         self._swarm.feed(rank, events.Leave())
 
     def left(self, rank: int) -> None:
-        """End a process that has handed everything over."""
+        """End a process that has handed over all its mass."""
         process = self._swarm.processes[rank]
         process.alive = False
         self._note(f"left {rank}")
@@ -138,10 +139,10 @@ class Incidents:
         self._tell(news)
 
     def _join(self, incident: Incident) -> None:
-        """Start a peer, or start it again, with the values of a donor and a fresh weight of 1."""
+        """Start or restart a peer, with the values of a donor and a new weight of 1."""
         before = self._swarm.processes.get(incident.rank)
         if before is not None and before.alive and not before.finished:
-            # A kill counts the peer's own steps: it may come later than a restart at a nominal one.
+            # A kill counts the peer's own steps, so it may come later than a restart, which counts nominal steps.
             self._swarm.at(self._swarm.now + self._swarm.scenario.step_seconds, partial(self._join, incident))
         donors = [
             rank

@@ -1,8 +1,8 @@
-"""Many memberships under simulated time: the real thing and its bytes, a network made of a heap.
+"""Many memberships under simulated time: the real state machine and its bytes, with a heap of events as the network.
 
-Everything follows from the seed. A paused peer neither reads nor ticks until its pause is over, and then finds its
-mail in the order of arrival, as a stopped process does. The layer above is as short as can be: a peer whose life is
-over takes the next one at once.
+All results follow from the seed. A paused peer neither reads nor ticks until its pause ends, and then reads its
+messages in the order of arrival, as a stopped process does. The layer above is minimal: a peer whose life has ended
+starts the next one at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gossip.membership.membership_settings import MembershipSettings
 from gossip.membership.record import Record
 from topologies.draws import draw
 
-__all__ = ["Conditions", "Swarm", "record_of"]
+__all__ = ["Conditions", "MembershipSwarm", "record_of"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Conditions:
 
     loss: float = 0.0
     duplicate: float = 0.0
-    #: The least and the most seconds that a message takes; in between evenly.
+    #: The least and the largest delay of a message in seconds; delays are drawn evenly between them.
     delay: tuple[float, float] = (0.0001, 0.001)
 
 
@@ -53,7 +53,7 @@ class _Peer:
 
 @dataclass(frozen=True)
 class Change:
-    """Something that a peer came to believe."""
+    """A change of what a peer believes about a member."""
 
     at: float
     observer: int
@@ -61,20 +61,20 @@ class Change:
 
 
 def record_of(rank: int, incarnation: int = 0, key: str = "") -> Record:
-    """Return the record of a simulated peer, whose endpoint follows from its rank."""
+    """Return the record of a simulated peer; its endpoint follows from its rank."""
     return Record(rank, incarnation, endpoint=f"peer-{rank}:5555", key=key)
 
 
 @dataclass
-class Swarm:
-    """Peers by rank, and what is to happen when."""
+class MembershipSwarm:
+    """Peers by rank, and a heap of future events."""
 
     settings: MembershipSettings
     seed: int = 0
     conditions: Conditions = field(default_factory=Conditions)
     now: float = 0.0
     peers: dict[int, _Peer] = field(default_factory=dict)
-    #: What all peers came to believe, in order.
+    #: The changes of what peers believe, in order.
     changes: list[Change] = field(default_factory=list)
     #: Whether nothing passes between two ranks.
     separates: Callable[[int, int], bool] | None = None
@@ -83,32 +83,32 @@ class Swarm:
     _serial: int = 0
 
     def start(self, ranks: Iterable[int], key: str = "") -> None:
-        """Start peers that know each other, as `gossip launch` does."""
+        """Start peers that know each other, like `gossip launch`."""
         known = {rank: record_of(rank, key=key) for rank in ranks}
         for record in known.values():
             self.add(record, known)
 
     def add(self, me: Record, known: Mapping[int, Record] | None = None) -> Membership:
-        """Start one peer, in place of any that has its rank."""
+        """Start one peer; it replaces any peer of the same rank."""
         membership = Membership(me, self.settings, self.seed, self.now, known)
         self.peers[me.rank] = _Peer(membership)
         self._set_wake(me.rank)
         return membership
 
     def kill(self, rank: int) -> None:
-        """Let a peer end without a word."""
+        """End a peer without any message."""
         self.peers[rank].running = False
 
     def pause(self, rank: int, seconds: float) -> None:
-        """Stop a peer, as SIGSTOP does."""
+        """Stop a peer for a while, as SIGSTOP does."""
         self.peers[rank].paused_until = self.now + seconds
 
     def post(self, rank: int, event: Event) -> None:
-        """Let an event happen at a peer now."""
+        """Deliver an event to a peer now."""
         self._carry_out(rank, self.peers[rank].membership.handle(event, self.now))
 
     def run(self, seconds: float, until: Callable[[], bool] | None = None) -> float:
-        """Go on for so long, or until something holds (looked at ten times a second); return how long it took."""
+        """Run for some seconds, or until a condition holds (checked ten times a second); return the seconds it took."""
         began = self.now
         end = began + seconds
         look_at = began
@@ -123,15 +123,15 @@ class Swarm:
         return self.now - began
 
     def running(self) -> list[Membership]:
-        """Return the memberships of all peers that run."""
+        """Return the memberships of all running peers."""
         return [peer.membership for peer in self.peers.values() if peer.running]
 
     def agreed(self) -> bool:
-        """Whether all that run hold each other, in their present lives, for members, and nobody else."""
+        """Whether the members in every running peer's view are exactly the running peers, in their present lives."""
         running = self.running()
         truth = {one.me.rank: one.me.incarnation for one in running}
         if any(one.living != len(truth) for one in running):
-            return False  # the usual case, told without a look at everybody
+            return False  # the usual case, found without looking at every peer
         return all({record.rank: record.incarnation for record in one.members()} == truth for one in running)
 
     def _happen(self, rank: int, origin: int, body: bytes | None) -> None:

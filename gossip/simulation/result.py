@@ -1,4 +1,4 @@
-"""What came out of a simulated run."""
+"""The result of a simulated run."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["Result"]
 
 @dataclass(frozen=True)
 class Result:
-    """The figures of a run; weights are per shard, where a peer's fair part is 1."""
+    """The figures of a run. Weights are per shard; the average weight of a peer is 1."""
 
     scenario: Scenario
     #: The weight of all living peers and of all parcels in flight.
     weight_total: float
-    #: What was lost with the dead, less what came back from them.
+    #: The weight that was lost with dead peers, minus what was booked afterwards.
     weight_written_off: float
-    #: What was made for joiners and for those who came back, 1 for each.
+    #: The weight that was minted for joiners and restarted peers, 1 for each.
     weight_minted: float
-    #: What two peers hold at once, since one falsely declared the other dead. 0 once they have met.
+    #: The weight that two peers hold at once, because one falsely declared the other dead. 0 once they have met.
     weight_contested: float
     #: The largest relative error in the conservation of x and w, after any event.
     mass_error: float
-    #: The least and the most weight that any peer trained with in any shard, after the first 50 steps.
+    #: The least and the largest weight that any peer trained with in any shard, after the first 50 steps.
     weight_min: float
     weight_max: float
     #: The spread of the living peers' estimates, relative to the spread at the start.
     disagreement: float
-    #: How far their mean is from the mean at the start, relative to the spread at the start.
+    #: The distance of their mean from the mean at the start, relative to the spread at the start.
     bias: float
     messages: int
     bytes: int
@@ -42,17 +42,17 @@ class Result:
     steps_per_peer: dict[str, float]
     events: int
     wall_seconds: float
-    #: Whether in the end all that live held each other, and nobody else, for members.
+    #: Whether at the end the members in every living peer's view were exactly the living peers.
     agreed: bool
-    #: A digest of all that happened: two runs are the same exactly if this is.
+    #: A digest of all events: two runs are identical exactly if their digests are equal.
     trace: str
     #: (virtual seconds, disagreement), once per nominal step.
     curve: list[tuple[float, float]]
-    #: (virtual seconds, what happened).
+    #: (virtual seconds, incident).
     incidents: list[tuple[float, str]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the command line prints it."""
+        """Return the result as the command line prints it."""
         head = {key: getattr(self.scenario, key) for key in ("peers", "steps", "seed", "topology", "algorithm")}
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         figures = {key: _plain(value) for key, value in own.items() if key not in ("scenario", "curve", "incidents")}
@@ -60,5 +60,5 @@ class Result:
 
 
 def _plain(value: Any) -> Any:
-    """Replace what JSON cannot say: the disagreement of nobody is not a number."""
+    """Replace NaN, which JSON does not have: the disagreement of no peers is not a number."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""What is simulated: the swarm, its network, and what befalls it."""
+"""A scenario for the simulator: the swarm, its network and its incidents."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ __all__ = ["Scenario"]
 
 @dataclass(frozen=True)
 class Scenario:
-    """One simulated run. Moments in steps count the peer's own steps for what befalls one peer, else nominal ones."""
+    """One simulated run. Moments in steps count a peer's own steps if they concern one peer, else nominal steps."""
 
     peers: int
     steps: int
-    #: As on the command line, NAME[:k=v,...].
+    #: In the form of the command line, NAME[:k=v,...].
     topology: str = "one-peer-exponential"
     algorithm: str = "sgp"
     seed: int = 0
-    #: Numbers that each peer holds, and the shards that they form.
+    #: The number of values of each peer, and the number of shards that they form.
     size: int = 8
     shards: int = 1
-    #: Seconds that a step takes, and the share by which it varies either way.
+    #: The seconds of a step, and the share by which they vary in both directions.
     step_seconds: float = 0.1
     jitter: float = 0.1
-    #: The share of messages that is lost, doubled, damaged.
+    #: The share of messages that is lost, duplicated, corrupted.
     loss: float = 0.0
     duplicate: float = 0.0
     corrupt: float = 0.0
-    #: The least and the most seconds that a message takes.
+    #: The least and the largest delay of a message, in seconds.
     delay: tuple[float, float] = (0.001, 0.002)
     #: Bytes per second of each directed link; None: no limit.
     bandwidth: float | None = None
-    #: Seconds after which everybody knows of a death, a join or a heal, where nobody watches.
+    #: Seconds after which all peers know of a death, a join or a healed cut, if peers do not watch each other.
     detect: float = 0.5
-    #: With this the peers find out themselves who is there, and newcomers ask them to be let in and for the state.
+    #: With these settings peers watch each other, and newcomers ask members to be admitted and for the state.
     watch: MembershipSettings | None = None
     stragglers: tuple[Straggler, ...] = ()
     kills: tuple[Incident, ...] = ()
@@ -52,16 +52,18 @@ class Scenario:
 
     def __post_init__(self) -> None:
         if self.peers < 1 or self.steps < 1:
-            raise SettingsError(f"a run has at least one peer and one step, not {self.peers} and {self.steps}")
+            raise SettingsError(f"peers and steps must be 1 or more, not {self.peers} and {self.steps}")
         if self.size < 1 or not 1 <= self.shards <= self.size:
-            raise SettingsError(f"{self.size} numbers can form 1 to {self.size} shards, not {self.shards}")
+            raise SettingsError(f"shards must be from 1 to size = {self.size}, not {self.shards}")
         if not self.step_seconds > 0 or not 0 <= self.jitter < 1:
-            raise SettingsError("a step takes more than 0 seconds and varies by less than all of it")
-        _ = self.weather  # says what is wrong with it
+            raise SettingsError(
+                f"step_seconds must be above 0 and jitter from 0 to below 1, not {self.step_seconds} and {self.jitter}"
+            )
+        _ = self.weather  # raises an error if it is not valid
         known = set(range(self.peers))
         for join in self.joins:
             if join.rank in known:
-                raise SettingsError(f"rank {join.rank} cannot join: it is, or will be, there already")
+                raise SettingsError(f"joins: rank {join.rank} cannot join, because it is already in the swarm")
             known.add(join.rank)
         named = [("kill", i.rank) for i in self.kills] + [("pause", i.rank) for i in self.pauses]
         named += [("leave", i.rank) for i in self.leaves]
@@ -69,27 +71,32 @@ class Scenario:
         named += [("cut", r) for c in self.cuts for r in c.left | c.right]
         for what, rank in named:
             if rank not in known:
-                raise SettingsError(f"{what}: there is no rank {rank}; ranks are 0 to {self.peers - 1} and joiners")
+                raise SettingsError(
+                    f"{what}: rank {rank} does not exist; ranks are 0 to {self.peers - 1} and those that join"
+                )
         self._check_moments()
         if self.settings.share < 1 and self.shards == 1:
-            raise SettingsError("a share of one shard is all of it: cut the numbers into more shards")
+            raise SettingsError(
+                f"a share of {self.settings.share:g} needs several shards, and shards is {self.shards}; use more shards"
+            )
 
     @property
     def weather(self) -> Weather:
-        """What the network does to messages."""
+        """The treatment of messages by the network."""
         return Weather(self.seed, self.loss, self.duplicate, self.corrupt, self.delay, self.bandwidth)
 
     def _check_moments(self) -> None:
-        """Refuse what would never happen: silence would look like resilience."""
+        """Refuse incidents that would never happen: a silent one would look like resilience."""
         kills = {kill.rank: kill for kill in self.kills}
         for restart in self.restarts:
             kill = kills.get(restart.rank)
             if kill is None:
-                raise SettingsError(f"restart: rank {restart.rank} is never killed, so it cannot come back")
+                raise SettingsError(f"restarts: rank {restart.rank} is never killed, so it cannot be restarted")
             if kill.at.in_steps == restart.at.in_steps and restart.at.value <= kill.at.value:
-                raise SettingsError(f"restart: rank {restart.rank} is killed only after that")
+                raise SettingsError(f"restarts: rank {restart.rank} is killed only after that, at {kill.at}")
         if len(kills) + len(self.restarts) < len(self.kills):
-            raise SettingsError("kill: a rank is killed twice and not restarted in between")
+            ranks = sorted(kill.rank for kill in self.kills)
+            raise SettingsError(f"kills: a rank is killed twice without a restart in between: {ranks}")
         named: list[tuple[str, Incident | Pause | Cut]] = [("kill", one) for one in self.kills]
         named += [("restart", one) for one in self.restarts] + [("join", one) for one in self.joins]
         named += [("pause", one) for one in self.pauses] + [("cut", one) for one in self.cuts]

@@ -1,11 +1,11 @@
-"""Runs a scenario: many cores, one heap of things to come, virtual time.
+"""Runs a scenario: many cores, one heap of future events, virtual time.
 
-Peers only ever see events: frames that went through the codec and the network, and, where they do not watch each
-other, what `Incidents` tells them in the place of a failure detector. After every event the books of the whole swarm
-are checked.
+Peers only see events: frames that went through the codec and the network, and, if they do not watch each other, the
+reports of `Incidents`, which stand in for a failure detector. After every event the books of the whole swarm are
+checked.
 
-A peer stops after its steps. The run ends when all have, or a quarter later than the median peer, so that one
-straggler does not make a run ten times as long; then the messages in flight are let arrive.
+A peer stops after its steps. The run ends when all peers have stopped, or a quarter later than the median peer, so that
+one straggler does not make a run ten times as long. Then the messages in flight are delivered.
 """
 
 from __future__ import annotations
@@ -43,39 +43,42 @@ from topologies.draws import draw, draw_array
 
 __all__ = ["Process", "Swarm", "simulate"]
 
-#: How far the books may be off, relative to all mass, in float64; rounding stays orders of magnitude below.
+#: The largest allowed error of the books, relative to all mass, in float64; rounding stays orders of magnitude below.
 TOLERANCE = 1e-9
-#: The run ends so much later than its median peer, at the latest.
+#: The run ends at the latest after this multiple of its median peer's time.
 _GRACE = 1.25
-#: Virtual seconds that messages get to arrive after the end.
+#: Virtual seconds for messages in flight to arrive after the end.
 _SETTLE = 60.0
 _NEVER = float("inf")
 
 
 @dataclass(eq=False)
 class Process:
-    """A simulated process: a core and what the outside does to it."""
+    """A simulated process: a core, and the state of its process."""
 
     core: Core
     alive: bool = True
     finished: bool = False
-    #: Whether it has no state yet: it does not train, and its values are replaced.
+    #: Whether the process has no state yet: it does not train, and its values are replaced.
     adopts: bool = False
     leaves: bool = False
     paused_until: float = 0.0
-    #: When the core's next tick is on the heap.
+    #: The time of the core's next tick on the heap.
     tick_at: float = _NEVER
 
 
 def simulate(
     scenario: Scenario, *, check_every_event: bool = True, progress: Callable[[float], None] | None = None
 ) -> Result:
-    """Run a scenario to its end, checking promise 1 all the way; raises `InvariantError` where it is broken.
+    """Run a scenario to its end, and check after every event that mass is conserved.
 
     Args:
-        scenario: what to simulate.
+        scenario: the run to simulate.
         check_every_event: also let every core check its own state after every event.
-        progress: is told now and then which share of the steps is done.
+        progress: called now and then with the share of the steps that is done.
+
+    Raises:
+        InvariantError: If mass is not conserved.
     """
     return Swarm(scenario, check_every_event, progress).run()
 
@@ -83,7 +86,7 @@ def simulate(
 class Swarm:
     """The state of a running simulation."""
 
-    #: Whether peers really train, as a subclass may let them: then what is exchanged need not be mass.
+    #: Whether peers train a model, as in a subclass. Then algorithms that exchange no mass are allowed.
     trains = False
 
     def __init__(
@@ -99,10 +102,10 @@ class Swarm:
         self._progress = progress
         self._policy = parse_algorithm(scenario.algorithm)
         self._plan = planner(scenario.topology, self._policy, scenario.peers, scenario.seed)
-        self._plan(scenario.peers)  # or say now what is wrong with it
+        self._plan(scenario.peers)  # raises an error if the topology is not valid
         if self._policy.collective and not self.trains:
             raise SettingsError(
-                f"{scenario.algorithm} moves no mass, and what is simulated is how mass moves; take sgp"
+                f"{scenario.algorithm} moves no mass, and only the movement of mass is simulated; use sgp, for example"
             )
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
@@ -133,12 +136,12 @@ class Swarm:
     # What Incidents use
 
     def at(self, when: float, action: Callable[[], None]) -> None:
-        """Do something at a time to come; of two things at the same time the first asked for comes first."""
+        """Schedule an action. Of two actions at the same time, the one that was scheduled first runs first."""
         self._order += 1
         heapq.heappush(self._heap, (max(when, self.now), self._order, action))
 
     def start(self, rank: int, incarnation: int, values: Values, roster: Roster, donor: Core | None) -> Core:
-        """Start a peer; one that joins takes its donor's place in the schedule and its step."""
+        """Start a peer; a joining peer takes over its donor's turn and step."""
         core = Core(
             Address(rank, incarnation),
             Mass(self._layout, values),
@@ -155,7 +158,7 @@ class Swarm:
         return core
 
     def enter(self, rank: int, incarnation: int, contacts: Sequence[int]) -> None:
-        """Start a newcomer that knows nobody but where some members are."""
+        """Start a newcomer that knows only the endpoints of some members."""
         core = Core(
             Address(rank, incarnation),
             Mass(self._layout, np.zeros(self.scenario.size)),
@@ -177,7 +180,7 @@ class Swarm:
         return Membership(_record(rank, incarnation), self.scenario.watch, self.scenario.seed, self.now, known)
 
     def _advance_newcomer(self, rank: int, process: Process, effect: Effect) -> None:
-        """Let in, it asks for the state; given that, it trains."""
+        """Let an admitted newcomer ask for the state, and train once it has it."""
         if isinstance(effect, events.Welcomed):
             self.feed(rank, events.Adopt([other for other in process.core.view.members if other != rank]))
         elif isinstance(effect, events.Adopted):
@@ -219,7 +222,7 @@ class Swarm:
         self._arm(rank, process)
 
     def _heed(self, rank: int, process: Process, effect: Effect) -> None:
-        """Take notice of any other effect."""
+        """Handle the other effects."""
         if process.adopts:
             self._advance_newcomer(rank, process, effect)
 
@@ -229,7 +232,7 @@ class Swarm:
         """Run to the end."""
         began = time.perf_counter()
         collecting = gc.isenabled()
-        gc.disable()  # nothing here is cyclic, and looking for cycles among so many objects takes a quarter of the time
+        gc.disable()  # nothing here is cyclic, and the search for cycles takes a quarter of the time
         try:
             while self.advance():
                 pass
@@ -241,7 +244,7 @@ class Swarm:
         return self._result(time.perf_counter() - began)
 
     def advance(self) -> bool:
-        """Let the next thing happen; return False when the run is over."""
+        """Run the next action; return False when the run has ended."""
         if not self._heap or self._heap[0][0] > self._ends_at + _SETTLE:
             return False
         self.now, _, action = heapq.heappop(self._heap)
@@ -266,7 +269,7 @@ class Swarm:
             self._weight_max = max(self._weight_max, *core.mass.weights)
 
     def runs(self, rank: int, process: Process, again: Callable[[], None]) -> bool:
-        """Whether the process can act now; if it is paused it will try ``again`` afterwards."""
+        """Whether the process can act now. If it is paused, ``again`` is called after the pause."""
         if not process.alive or self.processes.get(rank) is not process:
             return False
         if self.now < process.paused_until:
@@ -275,7 +278,7 @@ class Swarm:
         return True
 
     def _arm(self, rank: int, process: Process) -> None:
-        """See to it that the core gets its tick in time."""
+        """Schedule the core's next tick."""
         deadline = process.core.deadline
         if deadline is not None and deadline < process.tick_at:
             process.tick_at = deadline
@@ -316,11 +319,11 @@ class Swarm:
                 self.at(process.paused_until, partial(self._trained, rank, process))
 
     def _finish(self, rank: int) -> None:
-        """Let a peer whose step took its time hand it over."""
+        """Let a peer finish its step once the time of the step has passed."""
         self.feed(rank, events.StepFinished())
 
     def step_time(self, rank: int, step: int) -> float:
-        """Return how long a peer takes for a step: jitter and stragglers, by the seed."""
+        """Return the seconds of a peer's step, with jitter and stragglers drawn by the seed."""
         scenario = self.scenario
         uniform = (draw(scenario.seed, 6, rank, step) >> 11) / (1 << 53)
         seconds = scenario.step_seconds * (1 + scenario.jitter * (2 * uniform - 1))
@@ -340,7 +343,7 @@ class Swarm:
     # Results
 
     def agreed(self) -> bool:
-        """Whether all that live hold each other, in their present lives, for members, and nobody else."""
+        """Whether the members in every living peer's view are exactly the living peers, in their present lives."""
         truth = {core.me.rank: core.me.incarnation for core in self._living()}
         return all(core.view.members == truth for core in self._living())
 
@@ -348,7 +351,7 @@ class Swarm:
         return [process.core for process in self.processes.values() if process.alive]
 
     def _estimates(self) -> tuple[float, float]:
-        """Return the disagreement of the living and the bias of their mean, both relative to the first spread."""
+        """Return the living peers' disagreement and the bias of their mean, relative to the spread at the start."""
         living = self._living()
         if not living:
             return float("nan"), float("nan")
@@ -358,9 +361,9 @@ class Swarm:
         return disagreement, float(np.sqrt(((mean - self._mean) ** 2).mean())) / self._spread
 
     def _measure(self) -> None:
-        """Sample the curve and look whether the run is over, once per nominal step."""
+        """Sample the curve, and check whether the run has ended, once per nominal step."""
         self._curve.append((self.now, self._estimates()[0]))
-        # Who has no state is not waited for: whoever could give it may have finished, and gives no more.
+        # The run does not wait for peers without state: their donors may have finished, and then give nothing more.
         living = [process for process in self.processes.values() if process.alive and not process.adopts]
         finished = sum(process.finished for process in living)
         if self._progress is not None and living:

@@ -10,13 +10,13 @@ import pytest
 
 from gossip.collective import PLANS, choose, plan
 from gossip.collective.attempt import Attempt, cut
-from gossip.collective.plans import LATENCY, OVERHEAD, PER_BYTE, Plan, cost
+from gossip.collective.plans import LATENCY, OVERHEAD, PER_BYTE, ReductionPlan, cost
 from gossip.values.pool import Pool
 
 EVERY_N = range(1, 18)
 
 
-def simulated(made: Plan, vectors: np.ndarray) -> np.ndarray:
+def simulated(made: ReductionPlan, vectors: np.ndarray) -> np.ndarray:
     """Carry a plan out with dense arrays: all of a round at once."""
     held = vectors.copy()
     for transfers in made.rounds:
@@ -38,7 +38,7 @@ def test_every_plan_sums_exactly(name: str, size: int) -> None:
         assert (found == vectors.sum(axis=0)).all(), f"{name} of {n}"
 
 
-def most_bytes(made: Plan) -> int:
+def most_bytes(made: ReductionPlan) -> int:
     """Return what the busiest place of each round sends or receives, summed over rounds."""
     total = 0
     for transfers in made.rounds:
@@ -50,7 +50,7 @@ def most_bytes(made: Plan) -> int:
     return total
 
 
-def most_messages(made: Plan) -> int:
+def most_messages(made: ReductionPlan) -> int:
     """Return what the busiest place of each round handles, summed over rounds."""
     handled = (Counter(place for one in transfers for place in one[:2]) for transfers in made.rounds)
     return sum(max(one.values()) for one in handled)

@@ -12,7 +12,7 @@ from gossip import events
 from gossip.collective import PLANS, Reduction
 from gossip.collective.attempts import Attempts
 from gossip.collective.early import Early
-from gossip.collective.group import Group, Seat, Seats, Stand, Verdict
+from gossip.collective.group import Group, GroupSeat, Seats, Stand, Verdict
 from gossip.faults.weather import Weather
 from gossip.values.pool import Pool
 from gossip.wire.messages import Address, Chunk, Enter, Lack, Subject
@@ -303,14 +303,14 @@ def test_lives_and_stints_make_other_groups_and_never_go_back() -> None:
     seats = Seats()
     digests = {Group(Address(0, 0), members, seats).digest for members in ({0: 0}, {0: 0, 1: 0}, {0: 0, 1: 1})}
     before = Group(Address(0, 0), {0: 0, 1: 0}, seats)
-    assert seats.learn(1, Seat(0, 1, False))
+    assert seats.learn(1, GroupSeat(0, 1, False))
     after = Group(Address(0, 0), {0: 0, 1: 0}, seats)
     digests.add(after.digest)
     assert len(digests) == 4
     assert (before.places, after.places) == ([0, 1], [0])
-    assert not seats.learn(1, Seat(0, 0, True)), "older"
-    assert seats.learn(1, Seat(2, 0, False)), "a later life"
-    assert not seats.learn(1, Seat(1, 5, True))
+    assert not seats.learn(1, GroupSeat(0, 0, True)), "older"
+    assert seats.learn(1, GroupSeat(2, 0, False)), "a later life"
+    assert not seats.learn(1, GroupSeat(1, 5, True))
 
 
 def test_a_part_for_another_group_or_of_another_round_is_not_taken() -> None:

@@ -276,7 +276,7 @@ def test_where_nobody_tells_differences_nothing_is_made_of_them() -> None:
 
 @pytest.mark.parametrize("topology", ["base", "one-peer-exponential", "random-matching"])
 def test_neighbours_that_change_are_refused(topology: str) -> None:
-    with pytest.raises(SettingsError, match=r"same neighbours in every turn.*use bidirectional-ring"):
+    with pytest.raises(SettingsError, match=r"must be the same in every turn.*use bidirectional-ring"):
         parse("choco").check(parse_topology(topology, 6))
 
 
@@ -286,7 +286,10 @@ def test_local_steps_may_tell_differences_where_users_say_so(algorithm: str) -> 
     for name in codecs.names():
         check_codec(name, telling)
     telling.check(parse_topology("bidirectional-ring", 6))
-    with pytest.raises(SettingsError, match=f"{algorithm} with differences needs the same neighbours"):
+    with pytest.raises(
+        SettingsError,
+        match=f"{algorithm} with differences keeps estimates of its neighbours, so they must be the same in every turn",
+    ):
         telling.check(parse_topology("one-peer-exponential", 6))
     parse(algorithm).check(parse_topology("one-peer-exponential", 6))
     with pytest.raises(SettingsError, match=f"Use {algorithm} with differences=true, on a fixed symmetric topology"):
@@ -322,7 +325,7 @@ def test_any_codec_may_tell_differences_but_not_push_mass() -> None:
 
 @pytest.mark.parametrize("gamma", [-0.1, 1.5])
 def test_a_gamma_that_there_is_not_is_refused(gamma: float) -> None:
-    with pytest.raises(SettingsError, match="gamma is the part of the way"):
+    with pytest.raises(SettingsError, match="gamma, the part of the way to the neighbours' mean, must be above 0"):
         parse(f"choco:gamma={gamma}")
 
 

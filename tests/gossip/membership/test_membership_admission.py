@@ -22,7 +22,7 @@ from gossip.membership.member_events import (
     StateChanged,
     Tick,
 )
-from gossip.simulation.memberships import Conditions, Swarm, record_of
+from gossip.simulation.memberships import Conditions, MembershipSwarm, record_of
 
 SETTINGS = MembershipSettings()
 
@@ -131,7 +131,7 @@ def test_of_two_members_with_one_rank_the_earlier_life_is_told_to_stop() -> None
 
 def test_join_without_contacts_says_so() -> None:
     one = Membership(record_of(3), SETTINGS, 1, 0.0)
-    with pytest.raises(ValueError, match="nobody to ask"):
+    with pytest.raises(ValueError, match="there are no contacts to ask"):
         one.handle(Join([]), 0.0)
     with pytest.raises(ValueError, match="contact 1"):
         one.handle(Join([Record(1, endpoint="nowhere")]), 0.0)
@@ -150,7 +150,7 @@ def test_who_left_is_silent() -> None:
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 @pytest.mark.parametrize("seed", range(4))
 def test_joins_and_leaves_are_known_to_all_soon(seed: int, loss: float) -> None:
-    swarm = Swarm(SETTINGS, seed, Conditions(loss=loss, duplicate=loss))
+    swarm = MembershipSwarm(SETTINGS, seed, Conditions(loss=loss, duplicate=loss))
     swarm.start(range(32))
     swarm.run(5.0)
     for rank in range(100, 108):
@@ -172,7 +172,7 @@ def test_joins_and_leaves_are_known_to_all_soon(seed: int, loss: float) -> None:
 
 
 def test_a_peer_that_restarts_at_once_is_back_in_a_later_life() -> None:
-    swarm = Swarm(SETTINGS, 3)
+    swarm = MembershipSwarm(SETTINGS, 3)
     swarm.start(range(16))
     swarm.run(10.0)
     swarm.kill(4)

@@ -8,13 +8,13 @@ import pytest
 
 from gossip.membership import MembershipSettings, State, membership_preset
 from gossip.membership.member_events import StateChanged
-from gossip.simulation.memberships import Conditions, Swarm
+from gossip.simulation.memberships import Conditions, MembershipSwarm
 from topologies.draws import draw
 
 DELAYS = {"loopback": (0.00005, 0.001), "lan": (0.0002, 0.005), "wan": (0.02, 0.4)}
 
 
-def deaths(swarm: Swarm) -> list[tuple[float, int, int]]:
+def deaths(swarm: MembershipSwarm) -> list[tuple[float, int, int]]:
     """Return who found whom dead, and when."""
     found = [(change.at, change.observer, change.effect) for change in swarm.changes]
     return [
@@ -40,7 +40,7 @@ def test_a_death_is_known_to_all_within_the_bound(n: int, loss: float) -> None:
     settings = membership_preset("lan")
     times = []
     for seed in range(12 if n < 64 else 4 if n == 64 else 1):
-        swarm = Swarm(settings, seed, Conditions(loss=loss))
+        swarm = MembershipSwarm(settings, seed, Conditions(loss=loss))
         swarm.start(range(n))
         swarm.run(10.0 + seed)
         swarm.kill(n // 2)
@@ -55,7 +55,7 @@ def test_a_death_is_known_to_all_within_the_bound(n: int, loss: float) -> None:
 
 @pytest.mark.parametrize("n", [4, 9])
 def test_each_is_probed_within_two_rounds(n: int) -> None:
-    swarm = Swarm(MembershipSettings(), 1)
+    swarm = MembershipSwarm(MembershipSettings(), 1)
     swarm.start(range(n))
     sent: dict[int, list[float]] = {}
     probes = swarm.peers[0].membership._probes
@@ -76,7 +76,7 @@ def test_each_is_probed_within_two_rounds(n: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("preset", DELAYS)
 def test_a_pause_of_a_second_is_no_death_and_of_ten_seconds_harms_nobody_else(preset: str, seed: int) -> None:
-    swarm = Swarm(membership_preset(preset), seed, Conditions(delay=DELAYS[preset]))
+    swarm = MembershipSwarm(membership_preset(preset), seed, Conditions(delay=DELAYS[preset]))
     swarm.start(range(16))
     swarm.run(20.0)
     for _ in range(10):
@@ -92,7 +92,7 @@ def test_a_pause_of_a_second_is_no_death_and_of_ten_seconds_harms_nobody_else(pr
 
 
 def test_when_a_machine_sleeps_all_its_peers_wake_up_friends() -> None:
-    swarm = Swarm(membership_preset("loopback"), 2)
+    swarm = MembershipSwarm(membership_preset("loopback"), 2)
     swarm.start(range(12))
     swarm.run(20.0)
     for rank in range(12):
@@ -115,7 +115,7 @@ def test_when_a_machine_sleeps_all_its_peers_wake_up_friends() -> None:
 )
 def test_nobody_dies_falsely_in_an_hour(preset: str, n: int, loss: float, naps: bool) -> None:
     """With loss, doubles, and a peer whose processing is delayed by up to 5 s every few seconds."""
-    swarm = Swarm(membership_preset(preset), n, Conditions(loss, loss / 2, DELAYS[preset]))
+    swarm = MembershipSwarm(membership_preset(preset), n, Conditions(loss, loss / 2, DELAYS[preset]))
     swarm.start(range(n))
     while swarm.now < 3600.0:
         if naps:
@@ -133,7 +133,7 @@ def test_nobody_dies_falsely_in_an_hour(preset: str, n: int, loss: float, naps: 
 
 def test_one_peer_that_cannot_hear_does_not_get_the_others_killed() -> None:
     """It finds everybody silent; its health keeps it from pulling them down with it."""
-    swarm = Swarm(MembershipSettings(), 4)
+    swarm = MembershipSwarm(MembershipSettings(), 4)
     swarm.start(range(16))
     swarm.run(10.0)
     swarm.separates = lambda _, destination: destination == 7
@@ -145,7 +145,7 @@ def test_one_peer_that_cannot_hear_does_not_get_the_others_killed() -> None:
 def test_what_a_peer_sends_does_not_grow_with_the_swarm(loss: float, most: float) -> None:
     """A probe and its answer per interval; under loss some helpers, but no suspicions that everybody hears of."""
     for n in (8, 32, 96):
-        swarm = Swarm(membership_preset("lan"), 1, Conditions(loss=loss, delay=DELAYS["lan"]))
+        swarm = MembershipSwarm(membership_preset("lan"), 1, Conditions(loss=loss, delay=DELAYS["lan"]))
         swarm.start(range(n))
         swarm.run(40.0)
         assert sum(peer.messages for peer in swarm.peers.values()) / n / 40.0 < most

@@ -6,7 +6,7 @@ import pytest
 
 from gossip.membership import MembershipSettings, State, membership_preset
 from gossip.membership.member_events import Heard, LifeOver, StateChanged
-from gossip.simulation.memberships import Conditions, Swarm
+from gossip.simulation.memberships import Conditions, MembershipSwarm
 from topologies.draws import below
 
 
@@ -16,7 +16,7 @@ from topologies.draws import below
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 def test_after_a_heal_all_agree_within_a_bounded_time(n: int, seed: int, loss: float) -> None:
     settings = membership_preset("lan")
-    swarm = Swarm(settings, seed, Conditions(loss=loss))
+    swarm = MembershipSwarm(settings, seed, Conditions(loss=loss))
     swarm.start(range(n))
     swarm.run(10.0)
     swarm.separates = lambda one, other: (one < n // 3 + 1) != (other < n // 3 + 1)
@@ -38,7 +38,7 @@ def test_after_a_heal_all_agree_within_a_bounded_time(n: int, seed: int, loss: f
 
 
 def test_a_short_cut_leaves_no_trace() -> None:
-    swarm = Swarm(membership_preset("lan"), 1)
+    swarm = MembershipSwarm(membership_preset("lan"), 1)
     swarm.start(range(16))
     swarm.run(10.0)
     swarm.separates = lambda one, other: (one < 8) != (other < 8)
@@ -51,7 +51,7 @@ def test_a_short_cut_leaves_no_trace() -> None:
 
 def test_greeting_the_dead_has_a_bounded_rate() -> None:
     settings = MembershipSettings()
-    swarm = Swarm(settings, 1)
+    swarm = MembershipSwarm(settings, 1)
     swarm.start(range(12))
     swarm.run(1.0)
     for rank in range(1, 12):
@@ -66,7 +66,7 @@ def test_greeting_the_dead_has_a_bounded_rate() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_any_storm_ends_in_agreement(seed: int) -> None:
     """Kills, pauses, cuts and doubles for five minutes; then quiet."""
-    swarm = Swarm(membership_preset("loopback"), seed, Conditions(0.1, 0.1, (0.0, 0.3)))
+    swarm = MembershipSwarm(membership_preset("loopback"), seed, Conditions(0.1, 0.1, (0.0, 0.3)))
     n = 24
     swarm.start(range(n))
     killed = 0
@@ -93,7 +93,7 @@ def test_any_storm_ends_in_agreement(seed: int) -> None:
 
 def test_the_same_seed_gives_the_same_trace() -> None:
     def trace() -> list[object]:
-        swarm = Swarm(membership_preset("lan"), 7, Conditions(0.2, 0.1))
+        swarm = MembershipSwarm(membership_preset("lan"), 7, Conditions(0.2, 0.1))
         swarm.start(range(10))
         swarm.run(30.0)
         swarm.kill(3)
@@ -105,7 +105,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 def test_data_keeps_a_member_alive_that_answers_no_probe() -> None:
     """Its answers are lost and its data arrives: it may be suspect, and is not dead where the data comes."""
-    swarm = Swarm(MembershipSettings(), 3)
+    swarm = MembershipSwarm(MembershipSettings(), 3)
     swarm.start(range(3))
     swarm.run(5.0)
     swarm.separates = lambda one, other: 2 in (one, other)

@@ -316,13 +316,13 @@ def test_another_seed_and_another_sender_have_weather_of_their_own(fault: dict[s
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"loss": 1.0}, "loss is a share from 0% to less than 100%, not 100%"),
-        ({"duplicate": -0.1}, "duplicate is a share"),
-        ({"corrupt": float("nan")}, "corrupt is a share"),
-        ({"bandwidth": 0.0}, "a link carries more than 0 bytes per second, not 0.0"),
-        ({"delay": (0.2, 0.1)}, "the least comes first"),
-        ({"delay": (-0.2, 0.1)}, "not negative"),
-        ({"delay": (0.0, float("inf"))}, "a delay is"),
+        ({"loss": 1.0}, "loss must be a share from 0% to less than 100%, not 100%"),
+        ({"duplicate": -0.1}, "duplicate must be a share"),
+        ({"corrupt": float("nan")}, "corrupt must be a share"),
+        ({"bandwidth": 0.0}, "bandwidth must be above 0 bytes per second, not 0.0"),
+        ({"delay": (0.2, 0.1)}, "delay must be 0 or more seconds, the least first"),
+        ({"delay": (-0.2, 0.1)}, "delay must be 0 or more seconds, the least first, not -0.2 to 0.1"),
+        ({"delay": (0.0, float("inf"))}, "delay must be 0 or more seconds"),
     ],
 )
 def test_weather_that_cannot_be_is_refused_by_itself_and_in_a_scenario(wrong: dict[str, object], message: str) -> None:

@@ -279,11 +279,11 @@ def test_a_hub_that_is_asked_for_more_than_it_may_give_cuts_all_answers_alike_an
 @pytest.mark.parametrize(
     ("algorithm", "said"),
     [
-        ("easgd:alpha=0", "alpha is the part of its mass that a peer swaps, up to 0.5, not 0"),
-        ("easgd:alpha=0.6", "up to 0.5, not 0.6"),
-        ("easgd:tau=0", "tau is the number of steps"),
-        ("gossip-push:tau=0", "tau is the number of steps from one push to the next, not 0"),
-        ("gossip-pull:tau=-1", "tau is the number of steps from one pull to the next, not -1"),
+        ("easgd:alpha=0", "alpha, the part of its mass that a peer swaps, must be above 0 and at most 0.5, not 0"),
+        ("easgd:alpha=0.6", "above 0 and at most 0.5, not 0.6"),
+        ("easgd:tau=0", "tau, the steps from one exchange to the next, must be 1 or more"),
+        ("gossip-push:tau=0", "tau, the steps from one push to the next, must be 1 or more, not 0"),
+        ("gossip-pull:tau=-1", "tau, the steps from one pull to the next, must be 1 or more, not -1"),
     ],
 )
 def test_parameters_that_cannot_be_meant(algorithm: str, said: str) -> None:
@@ -292,6 +292,6 @@ def test_parameters_that_cannot_be_meant(algorithm: str, said: str) -> None:
 
 
 def test_a_hub_with_more_neighbours_than_fractions_is_refused_with_what_to_say() -> None:
-    with pytest.raises(SettingsError, match=r"rank 0 has 7 neighbours.*say alpha below 0\.143"):
+    with pytest.raises(SettingsError, match=r"rank 0 has 7 neighbours.*use alpha below 0\.143"):
         policies.parse("easgd").check(parse("star", 8))
     policies.parse("easgd:alpha=0.1").check(parse("star", 8))

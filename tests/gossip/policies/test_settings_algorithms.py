@@ -122,11 +122,11 @@ def test_which_are_pairwise() -> None:
         ("zzz", "no algorithm is called 'zzz'; there are: adpsgd, "),
         ("", "no algorithm is called ''"),
         ("sgp:tau=1", "sgp has no parameter 'tau'; its parameters: momentum"),
-        ("sgp:momentum=other", "sgp: momentum is own, mixed or quasi-global, not other"),
+        ("sgp:momentum=other", "sgp: momentum must be own, mixed or quasi-global, not other"),
         ("slowmo:momentum=mixed", "slowmo has no parameter 'momentum'; its parameters: h, beta, alpha"),
-        ("easgd:momentum=other", "easgd: momentum is own, mixed or quasi-global, not other"),
-        ("gossip-push:momentum=mix", "gossip-push: momentum is own, mixed or quasi-global, not mix"),
-        ("gossip-pull:momentum=mix", "gossip-pull: momentum is own, mixed or quasi-global, not mix"),
+        ("easgd:momentum=other", "easgd: momentum must be own, mixed or quasi-global, not other"),
+        ("gossip-push:momentum=mix", "gossip-push: momentum must be own, mixed or quasi-global, not mix"),
+        ("gossip-pull:momentum=mix", "gossip-pull: momentum must be own, mixed or quasi-global, not mix"),
         ("choco:h=1,momentum=mixed", "choco has no parameter 'h'; its parameters: gamma"),
         ("osgp:tua=1", "osgp has no parameter 'tua'; its parameters: tau"),
         ("osgp:tau=x", "osgp: tau takes an integer, not 'x'"),
@@ -136,16 +136,16 @@ def test_which_are_pairwise() -> None:
         ("osgp:tau=1,tau=2", "gives 'tau' twice"),
         ("local:h=0", "1 or more, not 0"),
         ("local:tau=-1", "0 or more, not -1"),
-        ("slowmo:h=0", "slowmo: h is the number of steps from one push to the next, 1 or more, not 0"),
-        ("slowmo:beta=1", "slowmo: beta is the outer momentum, from 0 to below 1, not 1.0"),
-        ("slowmo:alpha=0", "slowmo: alpha is the outer rate, above 0 and at most 10, not 0.0"),
+        ("slowmo:h=0", "slowmo: h, the steps from one push to the next, must be 1 or more, not 0"),
+        ("slowmo:beta=1", "slowmo: beta, the outer momentum, must be from 0 to below 1, not 1.0"),
+        ("slowmo:alpha=0", "slowmo: alpha, the outer rate, must be above 0 and at most 10, not 0.0"),
         ("slowmo:beta=nan", "from 0 to below 1, not nan"),
-        ("noloco:h=-1", "noloco: h is the number of steps from one exchange to the next, 1 or more, not -1"),
-        ("noloco:mu=-0.1", "noloco: mu is the outer momentum, from 0 to below 1, not -0.1"),
-        ("noloco:eta=inf", "noloco: eta is the outer rate, above 0 and at most 10, not inf"),
-        ("ssd:k=0", "ssd: k is the number of steps from one exchange to the next, 1 or more, not 0"),
-        ("ssd:warmup=-1", "ssd: warmup is how many steps are synchronous at first, 0 or more, not -1"),
-        ("adpsgd:warmup=-1", "adpsgd: warmup is how many steps are synchronous at first, 0 or more, not -1"),
+        ("noloco:h=-1", "noloco: h, the steps from one exchange to the next, must be 1 or more, not -1"),
+        ("noloco:mu=-0.1", "noloco: mu, the outer momentum, must be from 0 to below 1, not -0.1"),
+        ("noloco:eta=inf", "noloco: eta, the outer rate, must be above 0 and at most 10, not inf"),
+        ("ssd:k=0", "ssd: k, the steps from one exchange to the next, must be 1 or more, not 0"),
+        ("ssd:warmup=-1", "ssd: warmup, the number of synchronous first steps, must be 0 or more, not -1"),
+        ("adpsgd:warmup=-1", "adpsgd: warmup, the number of synchronous first steps, must be 0 or more, not -1"),
         ("osgp:warmup=x", "osgp: warmup takes an integer, not 'x'"),
     ],
 )
@@ -209,7 +209,7 @@ def _odd_one_out(edges: tuple[tuple[int, float], ...]) -> topologies.Schedule:
     ("algorithm", "edges", "said"),
     [
         ("dpsgd", ((299, 0.25),), r"in step 70 of late rank 298 sends 0\.25 to 299 and gets 0\.5"),
-        ("noloco", ((297, 0.5),), "in step 70 of late rank 298 sends 0.5 to 297, which is no such pair"),
+        ("noloco", ((297, 0.5),), "in step 70 of late rank 298 sends 0.5 to 297, which is not such a pair"),
         ("easgd:alpha=0.4", ((1, 0.2), (2, 0.2), (299, 0.2)), "rank 298 has 3 neighbours in step 70 of late"),
     ],
 )
@@ -249,7 +249,7 @@ def test_noloco_refuses_what_makes_no_pairs_and_says_what_to_use(name: str) -> N
     with pytest.raises(SettingsError) as caught:
         policies.get("noloco").check(topologies.get(name, 8))
     message = str(caught.value)
-    assert message.startswith(f"noloco needs pairs that swap halves, and in step 0 of {name} rank 0 sends ")
+    assert message.startswith(f"noloco needs pairs that swap halves, but in step 0 of {name} rank 0 sends ")
     assert "use random-matching, or one-peer-hypercube for 2, 4, 8, ... peers, or another algorithm" in message
 
 
@@ -258,7 +258,7 @@ def test_noloco_refuses_halves_that_are_not_swapped() -> None:
         return ((1 - rank, 0.5 if step == 0 else 0.25),)
 
     schedule = topologies.Schedule("later", 2, topologies.Plan(2, out, lambda rank, step: (1 - rank,)))  # noqa: ARG005
-    with pytest.raises(SettingsError, match=r"in step 1 of later rank 0 sends 0\.25 to 1, which is no such pair"):
+    with pytest.raises(SettingsError, match=r"in step 1 of later rank 0 sends 0\.25 to 1, which is not such a pair"):
         policies.get("noloco").check(schedule)
 
 

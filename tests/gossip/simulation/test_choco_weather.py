@@ -88,5 +88,7 @@ def test_the_bytes_are_those_of_the_codec() -> None:
 
 
 def test_it_is_refused_before_anything_is_simulated() -> None:
-    with pytest.raises(SettingsError, match="choco needs the same neighbours in every turn"):
+    with pytest.raises(
+        SettingsError, match="choco keeps estimates of its neighbours, so they must be the same in every turn"
+    ):
         simulate(calm(topology="base"))

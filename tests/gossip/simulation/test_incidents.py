@@ -172,20 +172,20 @@ def test_a_slow_link_slows_what_is_pushed_and_no_queue_grows() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"peers": 0}, "at least one peer"),
-        ({"shards": 9}, "1 to 8 shards"),
-        ({"kills": (parse_incident("16@5"),)}, "no rank 16"),
-        ({"joins": (parse_incident("3@5"),)}, "there already"),
+        ({"peers": 0}, "peers and steps must be 1 or more, not 0"),
+        ({"shards": 9}, "shards must be from 1 to size = 8, not 9"),
+        ({"kills": (parse_incident("16@5"),)}, "kill: rank 16 does not exist"),
+        ({"joins": (parse_incident("3@5"),)}, "rank 3 cannot join, because it is already in the swarm"),
         ({"restarts": (parse_incident("3@5"),)}, "never killed"),
         ({"kills": (parse_incident("3@9"),), "restarts": (parse_incident("3@5"),)}, "killed only after"),
         ({"kills": (parse_incident("3@9"), parse_incident("3@20"))}, "killed twice"),
         ({"kills": (parse_incident("3@201"),)}, "step 201 never comes"),
         ({"cuts": (parse_cut("0|1@999+1"),)}, "step 999 never comes"),
-        ({"settings": Settings(share=0.5)}, "a share of one shard"),
+        ({"settings": Settings(share=0.5)}, "a share of 0.5 needs several shards"),
         ({"loss": 1.0}, "less than 100%"),
-        ({"cuts": (parse_cut("0|99@1+1"),)}, "no rank 99"),
-        ({"bandwidth": 0.0}, "more than 0 bytes"),
-        ({"step_seconds": 0.0}, "more than 0 seconds"),
+        ({"cuts": (parse_cut("0|99@1+1"),)}, "cut: rank 99 does not exist"),
+        ({"bandwidth": 0.0}, "bandwidth must be above 0"),
+        ({"step_seconds": 0.0}, "step_seconds must be above 0"),
     ],
 )
 def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, object], said: str) -> None:

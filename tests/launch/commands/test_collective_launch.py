@@ -16,17 +16,21 @@ SCRIPT = str(Path(__file__).parents[2] / "support" / "peer_script.py")
 @pytest.mark.parametrize(
     ("algorithm", "wrong", "says"),
     [
-        ("allreduce", ["--share", "50%"], "allreduce moves no mass: share is for algorithms that push it"),
+        ("allreduce", ["--share", "50%"], "allreduce moves no mass, so share=0.5 cannot apply"),
         (
             "parameter-server",
             ["--share", "50%"],
-            "parameter-server moves no mass: share is for algorithms that push it",
+            "parameter-server moves no mass, so share=0.5 cannot apply",
         ),
-        ("parameter-server", ["--compress", "int8"], "parameter-server sends moves and models as they are"),
-        ("allreduce", ["--compress", "auto"], "name a codec, such as int8"),
+        (
+            "parameter-server",
+            ["--compress", "int8"],
+            "parameter-server does not compress moves and models; leave compress=int8 out",
+        ),
+        ("allreduce", ["--compress", "auto"], "set compress to a codec, such as int8"),
         ("allreduce", ["--compress", "topk-pair"], "codec"),
         ("allreduce:plan=ring", ["--compress", "int8"], "leave plan=ring out"),
-        ("allreduce:correction=0.9", [], "say compress topk, or adacomp"),
+        ("allreduce:correction=0.9", [], "set compress to topk or adacomp"),
         ("allreduce:correction=0.9", ["--compress", "int8"], "momentum correction needs a sparse codec"),
         ("allreduce:correction=1", ["--compress", "topk"], "from 0 to below 1"),
     ],
@@ -46,7 +50,7 @@ def test_stragglers_and_faults_are_fine(capsys: Capture, tmp_path: Path) -> None
     arguments = ["-n", "3", "--straggler", "1=2x", "--fault", "kill:1@5", "--run-dir", str(tmp_path / "run")]
     assert said(capsys, "launch", "--dry-run", "--algorithm", "allreduce:plan=tree", *arguments, SCRIPT)
     error = failure(capsys, "launch", "-n", "2", "--dry-run", "--algorithm", "allreduce:plan=star", SCRIPT)
-    assert error == "allreduce: plan is one of auto, halving, ring, tree, not 'star'\n"
+    assert error == "allreduce: plan must be one of auto, halving, ring, tree, not 'star'\n"
 
 
 def test_that_there_is_a_centre_is_said_before_anything_starts(capsys: Capture, tmp_path: Path) -> None:
@@ -60,4 +64,4 @@ def test_that_there_is_a_centre_is_said_before_anything_starts(capsys: Capture, 
 
 def test_there_is_no_mass_to_simulate(capsys: Capture) -> None:
     error = failure(capsys, "simulate", "--peers", "4", "--algorithm", "allreduce")
-    assert error == "allreduce moves no mass, and what is simulated is how mass moves; take sgp\n"
+    assert error == "allreduce moves no mass, and only the movement of mass is simulated; use sgp, for example\n"

@@ -312,7 +312,7 @@ def test_nothing_is_pushed_and_what_cannot_be_meant_is_refused() -> None:
         return sum(status.unanswered_weights) + sum(status.turns), peer.weight
 
     assert swarm(2, body, presets.preset("loopback"), algorithm="allreduce") == [(0, 1.0)] * 2
-    for wrong, says in (({"share": 0.5}, "moves no mass"), ({"compress": "auto"}, "name a codec")):
+    for wrong, says in (({"share": 0.5}, "moves no mass"), ({"compress": "auto"}, "set compress to a codec")):
         with pytest.raises(SettingsError, match=says):
             swarm(1, attached, presets.preset("loopback"), algorithm="allreduce", **wrong)
 
