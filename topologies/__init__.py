@@ -25,11 +25,11 @@ from topologies import (  # noqa: F401  (importing registers them)
     random_graphs,
 )
 from topologies.analysis import Analysis, analyse
-from topologies.errors import BadGraph, BadParameter, TopologyError, UnknownTopology, UnsupportedSize
 from topologies.files import from_file
 from topologies.graphs import from_graphs
 from topologies.registry import Parameter, Topology, describe, get, names, parse, register
 from topologies.schedule import Plan, Schedule
+from topologies.topology_errors import BadGraph, BadParameter, TopologyError, UnknownTopology, UnsupportedSize
 
 __all__ = [
     "Analysis",

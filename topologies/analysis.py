@@ -21,8 +21,8 @@ import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
-from topologies.errors import TopologyError
 from topologies.schedule import Schedule
+from topologies.topology_errors import TopologyError
 
 __all__ = ["DENSE", "Analysis", "analyse", "disagreement", "mixing_matrix"]
 

@@ -27,10 +27,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from topologies.errors import BadParameter
 from topologies.plans import symmetric
 from topologies.registry import register
 from topologies.schedule import Edges, Plan
+from topologies.topology_errors import BadParameter
 
 __all__ = ["base"]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topologies.errors import BadParameter
 from topologies.registry import register
 from topologies.schedule import Edges, Plan, Ranks
+from topologies.topology_errors import BadParameter
 
 __all__ = ["de_bruijn", "kautz"]
 

@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 
 from topologies.draws import Shuffle, below, below_array
-from topologies.errors import BadParameter
 from topologies.registry import register
 from topologies.schedule import Edges, Plan, Ranks
+from topologies.topology_errors import BadParameter
 
 __all__ = ["epidemic", "epidemic_regular"]
 

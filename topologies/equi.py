@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 
 from topologies.draws import Shuffle, below
-from topologies.errors import BadParameter
 from topologies.plans import shifts, symmetric
 from topologies.registry import register
 from topologies.schedule import Edges, Plan
+from topologies.topology_errors import BadParameter
 
 __all__ = ["equidyn", "equidyn_undirected", "equistatic"]
 

@@ -10,9 +10,9 @@ from xml.etree.ElementTree import ParseError
 
 import networkx as nx
 
-from topologies.errors import BadGraph
 from topologies.graphs import from_graphs
 from topologies.schedule import Schedule
+from topologies.topology_errors import BadGraph
 
 __all__ = ["from_file"]
 

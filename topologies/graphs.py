@@ -9,9 +9,9 @@ from typing import Any
 
 import networkx as nx
 
-from topologies.errors import BadGraph
 from topologies.plans import metropolis, table
 from topologies.schedule import Edge, Schedule
+from topologies.topology_errors import BadGraph
 
 __all__ = ["from_graphs"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from topologies.errors import BadParameter, unsupported
 from topologies.plans import symmetric
 from topologies.registry import register
 from topologies.schedule import Edges, Plan
+from topologies.topology_errors import BadParameter, unsupported
 
 __all__ = ["torus"]
 

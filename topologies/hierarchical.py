@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from topologies.errors import BadParameter
 from topologies.registry import parse, register
 from topologies.schedule import Edges, Plan, Ranks
+from topologies.topology_errors import BadParameter
 
 __all__ = ["hierarchical"]
 

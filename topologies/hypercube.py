@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from topologies.errors import unsupported
 from topologies.plans import symmetric
 from topologies.registry import register
 from topologies.schedule import Edges, Plan
+from topologies.topology_errors import unsupported
 
 __all__ = ["hypercube", "one_peer_hypercube"]
 

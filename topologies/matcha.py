@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.draws import chance
-from topologies.errors import BadParameter
 from topologies.plans import symmetric
 from topologies.registry import get, register
 from topologies.schedule import Edges, Plan, Schedule
+from topologies.topology_errors import BadParameter
 
 __all__ = ["activation_probabilities", "edge_colouring", "matcha"]
 

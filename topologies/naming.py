@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from topologies.errors import BadParameter
 from topologies.spec import Parameter, convert, parameters_of, split, suggest
+from topologies.topology_errors import BadParameter
 
 __all__ = ["Catalog", "ClassCatalog"]
 

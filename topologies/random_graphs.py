@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from topologies.draws import below, draw, draw_array
-from topologies.errors import BadParameter
 from topologies.plans import metropolis, table
 from topologies.registry import register
 from topologies.schedule import Plan
+from topologies.topology_errors import BadParameter
 
 __all__ = ["erdos_renyi", "random_regular"]
 

@@ -20,10 +20,10 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from topologies.errors import BadParameter, TopologyError, UnknownTopology
 from topologies.naming import Catalog
 from topologies.schedule import Plan, Schedule
 from topologies.spec import Parameter, convert, parameters_of, split
+from topologies.topology_errors import BadParameter, TopologyError, UnknownTopology
 
 __all__ = ["Parameter", "Topology", "describe", "get", "names", "parse", "register"]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import networkx as nx
 
-from topologies.errors import TopologyError
+from topologies.topology_errors import TopologyError
 
 __all__ = ["Edge", "Edges", "Plan", "Ranks", "Schedule"]
 

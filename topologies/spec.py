@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any
 
-from topologies.errors import BadParameter, TopologyError
+from topologies.topology_errors import BadParameter, TopologyError
 
 __all__ = ["Parameter", "convert", "parameters_of", "split", "suggest"]
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from gossip.codecs.topk import TopK
 from gossip.errors import SettingsError
-from topologies.errors import BadParameter
 from topologies.spec import convert, parameters_of, split
+from topologies.topology_errors import BadParameter
 
 __all__ = ["PAIRS", "PairCoding"]
 

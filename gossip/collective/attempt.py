@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gossip.collective.plans import plan
+from gossip.collective.reduction_plans import plan
 from gossip.values.blocks import Values, is_finite
 from gossip.values.pool import Pool
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gossip.collective.attempt import Attempt
 from gossip.collective.coded import CodedAttempt
-from gossip.collective.plans import choose
+from gossip.collective.reduction_plans import choose
 from gossip.collective.residuals import Residuals
 from gossip.values.blocks import Values
 from gossip.values.pool import Pool

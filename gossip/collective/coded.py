@@ -1,8 +1,8 @@
 """One compressed average, carried out at one place: every part goes to its owner and comes back as a mean.
 
-The plans of `gossip.collective.plans` add values up at every hop. With a codec, each of these sums would have to be
-encoded again, with another error each time. So a compressed average uses direct messages. Each place owns an n-th of
-the vector:
+The plans of `gossip.collective.reduction_plans` add values up at every hop. With a codec, each of these sums would have
+to be encoded again, with another error each time. So a compressed average uses direct messages. Each place owns an n-th
+of the vector:
 
     step 0    each place encodes its values of a part, plus its residual, and sends them to the part's owner
     step 1    the owner decodes and adds up in the order of the places, encodes the mean, plus its residual, and sends

@@ -1,10 +1,10 @@
 """Averages of all members' vectors, one after the other, among the members that are present.
 
 Theory of operation. Rounds are numbered. A *group* (`gossip.collective.group`) works at a round, under its digest and
-by a plan that follows from the number of members that take part (`gossip.collective.plans`). In most rounds members
-exchange only the plan's chunks. When a member dies, leaves, joins, begins or ceases to take part, all change to the new
-group and say where they stand (`Enter`). Then the round begins again among the present members, with the vectors that
-all of them still have.
+by a plan that follows from the number of members that take part (`gossip.collective.reduction_plans`). In most rounds
+members exchange only the plan's chunks. When a member dies, leaves, joins, begins or ceases to take part, all change to
+the new group and say where they stand (`Enter`). Then the round begins again among the present members, with the
+vectors that all of them still have.
 
     apart     --all have said where they stand-->  formed
     formed    --behind by a result-------------->  fetching it, then `Reduced` as if it had been computed here

@@ -121,7 +121,7 @@ class Life:
         state.mass.weights = [1.0] * state.mass.layout.shards
         self._outlet.emit(events.Reincarnated(state.me, held))
         if self.membership is not None:
-            self.believe(self.membership.handle(members.Reincarnated(incarnation), now), now)
+            self.believe(self.membership.handle(members.NextLife(incarnation), now), now)
         self.leaving.new_life()
 
     def join(self, contacts: Sequence[Record], now: float) -> None:
@@ -129,7 +129,7 @@ class Life:
         if self.membership is None:
             raise InvariantError("Join needs a core with membership", self._outlet.history())
         self.watching = self.stateless = True
-        self.believe(self.membership.handle(members.Join(contacts), now), now)
+        self.believe(self.membership.handle(members.AskIn(contacts), now), now)
 
     def leave(self, at_once: bool, now: float) -> None:
         """Begin to leave: hand everything over, or be gone at once."""
@@ -155,7 +155,7 @@ class Life:
         self.leaving.end()
         self._step.depart()
         if self.membership is not None:
-            self.believe(self.membership.handle(members.Leave(), now), now)
+            self.believe(self.membership.handle(members.MemberLeave(), now), now)
         self._outlet.emit(events.Left(held))
 
     # Membership
@@ -174,7 +174,7 @@ class Life:
         """Let membership do what is due."""
         watch = self.membership
         if watch is not None and self.watching and watch.deadline is not None and watch.deadline <= now:
-            self.believe(watch.handle(members.Tick(), now), now)
+            self.believe(watch.handle(members.MemberTick(), now), now)
 
     def report_slow(self, now: float) -> None:
         """Let membership know who is regularly too late."""
@@ -189,7 +189,7 @@ class Life:
         state = self._state
         for effect in effects:
             match effect:
-                case members.Send(rank, body, endpoint, key):
+                case members.SendBody(rank, body, endpoint, key):
                     to = Address(rank, state.view.incarnation(rank) or 0)
                     self._outlet.send(Roll(state.me, to, body), endpoint, key)
                 case members.StateChanged(record, before):
@@ -199,7 +199,7 @@ class Life:
                 case members.LifeOver(incarnation):
                     if incarnation >= state.me.incarnation:
                         self.reincarnate(incarnation + 1, now)
-                case members.Refused(reason):
+                case members.JoinRefused(reason):
                     self._outlet.emit(events.Expelled(reason))
                 case members.Joined():
                     self._outlet.emit(events.Welcomed())

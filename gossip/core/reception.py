@@ -81,7 +81,7 @@ class Reception:
         if isinstance(message, Look):
             self._outlet.emit(events.Looked(message.endpoint, message.key))
         elif isinstance(message, Roll) and membership is not None:
-            self._life.believe(membership.handle(members.Received(message.origin.rank, message.body), now), now)
+            self._life.believe(membership.handle(members.BodyReceived(message.origin.rank, message.body), now), now)
         else:
             raise Rejected(Reason.STRANGER, "nobody asked for it", message.origin.rank)
 

@@ -1,6 +1,6 @@
 """Admission of newcomers, from both sides.
 
-The newcomer asks its contacts in turn until one answers (`Ask`). A member decides by its record of that rank:
+The newcomer asks its contacts in turn until one answers (`JoinRequest`). A member decides by its record of that rank:
 
     no record, or an earlier life that has ended          welcome
     an earlier life of the same process (it restarted)    welcome: the restart was faster than the detector
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gossip.errors import Reason, Rejected
-from gossip.membership.bodies import Ask, Behind, Ping, Taken, Update, Welcome
+from gossip.membership.bodies import Behind, JoinRequest, Ping, Taken, Update, Welcome
 from gossip.membership.membership_settings import MembershipSettings
 from gossip.membership.opinions import Opinions
 from gossip.membership.post import Post
@@ -74,7 +74,7 @@ class Admission:
         self._asked += 1
         contact = next((one for one in self._contacts if one.rank == rank), contact)
         me = self._opinions.me
-        self._post.say(contact.rank, Ask(me.endpoint, me.key), to=contact)
+        self._post.say(contact.rank, JoinRequest(me.endpoint, me.key), to=contact)
         # The time that a member takes to check the rank, plus a round trip.
         self._timers.set("ask", now + self._settings.interval + 2 * self._settings.timeout_ceiling)
 

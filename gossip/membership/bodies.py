@@ -1,13 +1,13 @@
 """The messages between peers about which of them are alive.
 
-- `Ping`: are you alive? `Ack`: I am.
+- `Ping`: are you alive? `ProbeAck`: I am.
 - `Errand`: I get no answer from the target, please ping it. `Nack`: I get none either. A nack shows the asker that it
   can still receive.
-- `News`: only updates.
+- `MemberNews`: only updates.
 - `Digest`: the state of my table in 64 numbers. A receiver with other records answers with that part of its own table,
   as `Holdings`, and once with its own digest, so that it gets the records that it lacks.
-- `Ask`: admit me. `Welcome`: you are admitted; compare tables with me. `Behind`: this life of your rank is used up, ask
-  again with a later one. `Taken`: another process has this rank, and it answers.
+- `JoinRequest`: admit me. `Welcome`: you are admitted; compare tables with me. `Behind`: this life of your rank is used
+  up, ask again with a later one. `Taken`: another process has this rank, and it answers.
 
 Each comes in an `Envelope`: the sender's own life and refutations, and as many updates as fit.
 """
@@ -20,16 +20,16 @@ from gossip.membership.record import Record
 
 __all__ = [
     "BUCKETS",
-    "Ack",
-    "Ask",
     "Behind",
     "Digest",
     "Envelope",
     "Errand",
     "Holdings",
+    "JoinRequest",
+    "MemberNews",
     "Nack",
-    "News",
     "Ping",
+    "ProbeAck",
     "Said",
     "Taken",
     "Update",
@@ -56,7 +56,7 @@ class Ping:
 
 
 @dataclass(frozen=True)
-class Ack:
+class ProbeAck:
     """I am, or the target of your errand is."""
 
     sequence: int
@@ -78,7 +78,7 @@ class Errand:
 
 
 @dataclass(frozen=True)
-class News:
+class MemberNews:
     """Updates, and nothing else."""
 
 
@@ -97,7 +97,7 @@ class Holdings:
 
 
 @dataclass(frozen=True)
-class Ask:
+class JoinRequest:
     """A newcomer's request to be admitted, with its endpoint and key."""
 
     endpoint: str
@@ -125,7 +125,7 @@ class Taken:
     reason: str
 
 
-Said = Ping | Ack | Nack | Errand | News | Digest | Holdings | Ask | Welcome | Behind | Taken
+Said = Ping | ProbeAck | Nack | Errand | MemberNews | Digest | Holdings | JoinRequest | Welcome | Behind | Taken
 
 
 @dataclass(frozen=True)

@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from gossip.membership.record import Record
 
 __all__ = [
+    "AskIn",
+    "BodyReceived",
     "Effect",
     "Event",
-    "Heard",
-    "Join",
+    "JoinRefused",
     "Joined",
-    "Leave",
     "LifeOver",
-    "Received",
-    "Refused",
-    "Reincarnated",
+    "LifeSign",
+    "MemberLeave",
+    "MemberTick",
+    "NextLife",
     "ReportSlow",
-    "Send",
+    "SendBody",
     "StateChanged",
-    "Tick",
 ]
 
 
 @dataclass(frozen=True)
-class Received:
+class BodyReceived:
     """A body of membership arrived from a rank; it has not been checked yet."""
 
     origin: int
@@ -38,12 +38,12 @@ class Received:
 
 
 @dataclass(frozen=True)
-class Tick:
+class MemberTick:
     """Time has passed: the `deadline` is due."""
 
 
 @dataclass(frozen=True)
-class Heard:
+class LifeSign:
     """Some message came from a member in this life: it is alive."""
 
     rank: int
@@ -59,29 +59,29 @@ class ReportSlow:
 
 
 @dataclass(frozen=True)
-class Join:
+class AskIn:
     """This peer is new and knows these members; the first that answers admits it."""
 
     contacts: Sequence[Record]
 
 
 @dataclass(frozen=True)
-class Leave:
+class MemberLeave:
     """This peer leaves: tell as many members as possible at once."""
 
 
 @dataclass(frozen=True)
-class Reincarnated:
+class NextLife:
     """The core has started a new life."""
 
     incarnation: int
 
 
-Event = Received | Tick | Heard | ReportSlow | Join | Leave | Reincarnated
+Event = BodyReceived | MemberTick | LifeSign | ReportSlow | AskIn | MemberLeave | NextLife
 
 
 @dataclass(frozen=True)
-class Send:
+class SendBody:
     """Send the body to a rank. It may be lost, duplicated or late, without any report."""
 
     rank: int
@@ -108,7 +108,7 @@ class LifeOver:
 
 
 @dataclass(frozen=True)
-class Refused:
+class JoinRefused:
     """This peer cannot be a member: another process has its rank. The reason says what to do."""
 
     reason: str
@@ -119,4 +119,4 @@ class Joined:
     """A member has admitted this peer and has sent its table."""
 
 
-Effect = Send | StateChanged | LifeOver | Refused | Joined
+Effect = SendBody | StateChanged | LifeOver | JoinRefused | Joined

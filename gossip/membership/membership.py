@@ -69,7 +69,7 @@ class Membership:
             settings: see `MembershipSettings`.
             seed: the seed of the run; the draws of each peer also depend on its rank.
             now: the time.
-            known: the members that this peer knows from the start, in a launched swarm. Other peers use `Join`.
+            known: the members that this peer knows from the start, in a launched swarm. Other peers use `AskIn`.
         """
         wrong = me.wrong()
         if wrong:
@@ -136,39 +136,39 @@ class Membership:
 
     @property
     def deadline(self) -> float | None:
-        """The time at which a `Tick` is due, if no event comes before; None: never."""
+        """The time at which a `MemberTick` is due, if no event comes before; None: never."""
         return self._timers.earliest
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Handle an event, and return its effects in order."""
         now = max(now, self._now)
         envelope = None
-        if isinstance(event, events.Received):
+        if isinstance(event, events.BodyReceived):
             envelope = decode(event.body, event.origin)
             self._check(event.origin, envelope)
         if self._gone:
             return []
         self._notice_sleep(now)
         match event:
-            case events.Received(origin=origin) if envelope is not None:
+            case events.BodyReceived(origin=origin) if envelope is not None:
                 self._receive(origin, envelope, now)
-            case events.Tick():
+            case events.MemberTick():
                 self._run_timers(now)
-            case events.Heard(rank, incarnation):
+            case events.LifeSign(rank, incarnation):
                 self._heard(rank, incarnation, 0, now)
             case events.ReportSlow(rank, slow):
                 self._opinions.refuse_to_wait(rank, slow)
-            case events.Join(contacts):
+            case events.AskIn(contacts):
                 self._join(contacts, now)
-            case events.Reincarnated(incarnation):
+            case events.NextLife(incarnation):
                 self._reincarnated(incarnation, now)
-            case events.Leave():
+            case events.MemberLeave():
                 self._leave(now)
         return self._done(now)
 
     def heard(self, rank: int, incarnation: int, now: float) -> list[Effect]:
-        """Note that some message came from a member: the event `Heard`, as a call, for callers with many of them."""
-        return self.handle(events.Heard(rank, incarnation), now)
+        """Note that some message came from a member: the event `LifeSign`, as a call, for callers with many of them."""
+        return self.handle(events.LifeSign(rank, incarnation), now)
 
     def piggyback(self, budget: int) -> bytes:
         """Return news, at most ``budget`` bytes, for a message to some member; empty if there are none."""
@@ -238,7 +238,7 @@ class Membership:
                 self._opinions.give_up(about, now)
             elif what == "spread":
                 for rank in self._opinions.table.some(self._settings.fanout) if len(self._opinions.updates) else ():
-                    self._post.say(rank, bodies.News())
+                    self._post.say(rank, bodies.MemberNews())
             elif what == "sync":
                 self._sync(now)
             elif what == "revisit":
@@ -271,10 +271,10 @@ class Membership:
     # Receiving
 
     def _check(self, origin: int, envelope: Envelope) -> None:
-        if origin == self.me.rank and not isinstance(envelope.said, bodies.Ask | bodies.Taken | bodies.Behind):
+        if origin == self.me.rank and not isinstance(envelope.said, bodies.JoinRequest | bodies.Taken | bodies.Behind):
             raise Rejected(Reason.STRANGER, f"a message from this peer's own rank {origin}", origin)
         self._check_room(envelope.updates, origin)
-        if isinstance(envelope.said, bodies.Ask):
+        if isinstance(envelope.said, bodies.JoinRequest):
             self._admission.check(_newcomer(origin, envelope.incarnation, envelope.said))
 
     def _check_room(self, updates: tuple[Update, ...], origin: int | None) -> None:
@@ -286,7 +286,7 @@ class Membership:
 
     def _receive(self, origin: int, envelope: Envelope, now: float) -> None:
         said = envelope.said
-        if isinstance(said, bodies.Ask):
+        if isinstance(said, bodies.JoinRequest):
             if not self._admission.asking:
                 self._admission.asked(_newcomer(origin, envelope.incarnation, said), now)
             return
@@ -301,8 +301,8 @@ class Membership:
             self._admission.settled()  # a member answered an earlier request after all
         match said:
             case bodies.Ping(sequence):
-                self._post.say(origin, bodies.Ack(sequence))
-            case bodies.Ack(sequence):
+                self._post.say(origin, bodies.ProbeAck(sequence))
+            case bodies.ProbeAck(sequence):
                 self._probes.acknowledged(origin, sequence, now)
                 self._admission.acknowledged(sequence)
             case bodies.Nack(sequence):
@@ -341,7 +341,7 @@ class Membership:
         if incarnation >= record.incarnation and not (record.final and incarnation == record.incarnation):
             self._probes.heard(rank)
         if self._opinions.heard(rank, incarnation, refutations, now):
-            self._post.say(rank, bodies.News(), tell=rank)
+            self._post.say(rank, bodies.MemberNews(), tell=rank)
 
     # Statements about this peer
 
@@ -364,11 +364,13 @@ class Membership:
                 self._opinions.put(replace(me, refutations=said.refutations + 1), now)
                 for rank in update.accusers:
                     if rank != me.rank and self._opinions.table.lives(rank):
-                        self._post.say(rank, bodies.News(), tell=me.rank)
+                        self._post.say(rank, bodies.MemberNews(), tell=me.rank)
         elif not said.final and not said.same_process(me):
             self._admission.settled()
             reason = f"rank {me.rank} is taken: {said.endpoint} has it in life {said.incarnation}"
-            self._effects.append(events.Refused(f"{reason}, and this peer, {me.endpoint}, in life {me.incarnation}"))
+            self._effects.append(
+                events.JoinRefused(f"{reason}, and this peer, {me.endpoint}, in life {me.incarnation}")
+            )
         else:
             self._end_life(said.incarnation, origin)
 
@@ -402,7 +404,7 @@ class Membership:
         self._timers.clear()
         living = self._opinions.table.living
         for rank in self._opinions.table.some(self._settings.repeats_for(living)):
-            self._post.say(rank, bodies.News(), tell=self.me.rank)
+            self._post.say(rank, bodies.MemberNews(), tell=self.me.rank)
 
     def _answered_ask(self, origin: int, said: Said, now: float) -> None:
         if not self._admission.asking:
@@ -417,8 +419,8 @@ class Membership:
                 self._end_life(incarnation, origin)
             case bodies.Taken(reason):
                 self._admission.settled()
-                self._effects.append(events.Refused(reason))
+                self._effects.append(events.JoinRefused(reason))
 
 
-def _newcomer(rank: int, incarnation: int, ask: bodies.Ask) -> Record:
+def _newcomer(rank: int, incarnation: int, ask: bodies.JoinRequest) -> Record:
     return Record(rank, incarnation, 0, State.ALIVE, ask.endpoint, ask.key)

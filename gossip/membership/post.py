@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gossip.membership.bodies import Holdings, Said
 from gossip.membership.body_codec import BODY_LIMIT, encode
-from gossip.membership.member_events import Effect, Send
+from gossip.membership.member_events import Effect, SendBody
 from gossip.membership.membership_settings import MembershipSettings
 from gossip.membership.opinions import Opinions
 from gossip.membership.record import Record, State
@@ -44,7 +44,7 @@ class Post:
         leave_out = record.rank if first and record is not None else -1
         news = updates.take(budget, settings.repeats_for(table.living), leave_out) if len(updates) else []
         endpoint, key = ("", "") if to is None else (to.endpoint, to.key)
-        self._effects.append(Send(rank, encode(self._opinions.me, said, first + news), endpoint, key))
+        self._effects.append(SendBody(rank, encode(self._opinions.me, said, first + news), endpoint, key))
 
     def hand_over(self, rank: int, records: list[Record]) -> None:
         """Send records, in as many bodies as they need; an empty body if there are none."""
@@ -58,4 +58,4 @@ class Post:
             bodies[-1].append(packed)
             room -= len(packed)
         for updates in bodies:
-            self._effects.append(Send(rank, encode(self._opinions.me, Holdings(), updates)))
+            self._effects.append(SendBody(rank, encode(self._opinions.me, Holdings(), updates)))

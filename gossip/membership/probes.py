@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gossip.arrivals import Estimate
-from gossip.membership.bodies import Ack, Errand, Nack, Ping
+from gossip.membership.bodies import Errand, Nack, Ping, ProbeAck
 from gossip.membership.health import Health
 from gossip.membership.membership_settings import MembershipSettings
 from gossip.membership.opinions import Opinions
@@ -138,7 +138,7 @@ class Probes:
         if sequence in self._errands:
             asker, theirs = self._errands[sequence]
             self.end_errand(sequence)
-            self._post.say(asker, Ack(theirs))
+            self._post.say(asker, ProbeAck(theirs))
         elif probe is not None and sequence in probe.pings and not probe.acknowledged:
             probe.answered = probe.acknowledged = True
             self.health.better()

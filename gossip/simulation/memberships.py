@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gossip.membership.member_events import (
+    BodyReceived,
     Effect,
     Event,
     Joined,
+    JoinRefused,
     LifeOver,
-    Received,
-    Refused,
-    Reincarnated,
-    Send,
+    MemberTick,
+    NextLife,
+    SendBody,
     StateChanged,
-    Tick,
 )
 from gossip.membership.membership import Membership
 from gossip.membership.membership_settings import MembershipSettings
@@ -57,7 +57,7 @@ class Change:
 
     at: float
     observer: int
-    effect: StateChanged | LifeOver | Refused | Joined
+    effect: StateChanged | LifeOver | JoinRefused | Joined
 
 
 def record_of(rank: int, incarnation: int = 0, key: str = "") -> Record:
@@ -144,21 +144,21 @@ class MembershipSwarm:
                 peer.wake_at = peer.paused_until
             return
         self.events += 1
-        event = Tick() if body is None else Received(origin, body)
+        event = MemberTick() if body is None else BodyReceived(origin, body)
         self._carry_out(rank, peer.membership.handle(event, self.now))
 
     def _carry_out(self, rank: int, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Send):
+            if isinstance(effect, SendBody):
                 self._send(rank, effect)
                 continue
             self.changes.append(Change(self.now, rank, effect))
             membership = self.peers[rank].membership
             if isinstance(effect, LifeOver) and membership.me.incarnation <= effect.incarnation:
-                self.post(rank, Reincarnated(effect.incarnation + 1))
+                self.post(rank, NextLife(effect.incarnation + 1))
         self._set_wake(rank)
 
-    def _send(self, origin: int, sent: Send) -> None:
+    def _send(self, origin: int, sent: SendBody) -> None:
         peer = self.peers[origin]
         peer.messages += 1
         peer.bytes += len(sent.body)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gossip.membership import Membership, MembershipSettings, Record
 from gossip.membership.bodies import Envelope, Said, Update
 from gossip.membership.body_codec import decode, encode, pack_update
-from gossip.membership.member_events import Effect, Event, Received, Send, Tick
+from gossip.membership.member_events import BodyReceived, Effect, Event, MemberTick, SendBody
 from gossip.simulation.memberships import record_of
 
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
@@ -37,21 +37,21 @@ class Hand:
         news = [update if isinstance(update, Update) else Update(update) for update in updates]
         packed = [pack_update(update.record, update.accusers) for update in news]
         sender = Record(origin, life, refutations, endpoint=f"peer-{origin}:5555")
-        return self.feed(Received(origin, encode(sender, said, packed)))
+        return self.feed(BodyReceived(origin, encode(sender, said, packed)))
 
     def until(self, moment: float) -> list[tuple[int, Envelope]]:
         """Tick whenever it is due up to a moment; return all that was sent, as (to, envelope)."""
         sent: list[tuple[int, Envelope]] = []
         while self.one.deadline is not None and self.one.deadline <= moment:
             self.now = max(self.now, self.one.deadline)
-            sent += mail(self.feed(Tick()))
+            sent += mail(self.feed(MemberTick()))
         self.now = moment
         return sent
 
 
 def mail(effects: Sequence[Effect]) -> list[tuple[int, Envelope]]:
     """Return what was sent, as (to, envelope)."""
-    return [(effect.rank, decode(effect.body, 0)) for effect in effects if isinstance(effect, Send)]
+    return [(effect.rank, decode(effect.body, 0)) for effect in effects if isinstance(effect, SendBody)]
 
 
 def only(effects: Sequence[Effect], kind: type[Effect]) -> list[Effect]:

@@ -10,7 +10,7 @@ import pytest
 
 from gossip.collective import PLANS, choose, plan
 from gossip.collective.attempt import Attempt, cut
-from gossip.collective.plans import LATENCY, OVERHEAD, PER_BYTE, ReductionPlan, cost
+from gossip.collective.reduction_plans import LATENCY, OVERHEAD, PER_BYTE, ReductionPlan, cost
 from gossip.values.pool import Pool
 
 EVERY_N = range(1, 18)

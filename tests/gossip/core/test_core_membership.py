@@ -11,7 +11,7 @@ from gossip.books.mass import Mass
 from gossip.core.core import Core
 from gossip.errors import InvariantError
 from gossip.membership import Membership, MembershipSettings, Record, State
-from gossip.membership.bodies import Ask, Behind, Digest, Holdings, News, Ping, Said, Welcome
+from gossip.membership.bodies import Behind, Digest, Holdings, JoinRequest, MemberNews, Ping, Said, Welcome
 from gossip.membership.body_codec import decode, encode, encode_updates, pack_update
 from gossip.settings import Settings
 from gossip.values.layout import Layout
@@ -91,7 +91,7 @@ def test_a_death_that_is_told_brings_the_parcels_back() -> None:
     one.feed(events.Watch())
     one.feed(events.StepFinished())
     assert len(one.core.outbox) == 2
-    effects = one.say(2, News(), record(1, state=State.DEAD))
+    effects = one.say(2, MemberNews(), record(1, state=State.DEAD))
     changed, back = only(effects, events.MemberChanged), only(effects, events.TakenBack)
     assert [(change.record.rank, change.record.state) for change in changed] == [(1, State.DEAD)]
     assert [effect.parcel.destination for effect in back] == [THERE]
@@ -102,19 +102,19 @@ def test_a_death_that_is_told_brings_the_parcels_back() -> None:
 def test_one_that_left_is_let_go_without_a_trial() -> None:
     one = Watched()
     one.feed(events.Watch())
-    one.say(1, News(), record(1, state=State.LEFT))
+    one.say(1, MemberNews(), record(1, state=State.LEFT))
     assert one.core.view.members == {0: 0, 2: 0}
 
 
 def test_a_life_that_is_over_is_followed_by_another() -> None:
     one = Watched()
     one.feed(events.Watch())
-    effects = one.say(2, News(), record(0, 3, State.DEAD))
+    effects = one.say(2, MemberNews(), record(0, 3, State.DEAD))
     assert only(effects, events.Reincarnated) == [events.Reincarnated(Address(0, 4), 1.0)]
     assert one.core.me == Address(0, 4)
     assert one.membership.me.incarnation == 4
     assert any(isinstance(said, Digest) for said in one.rolls(effects)), "who said so is told who we are now"
-    assert only(one.say(2, News(), record(0, 3, State.DEAD)), events.Reincarnated) == [], "old news"
+    assert only(one.say(2, MemberNews(), record(0, 3, State.DEAD)), events.Reincarnated) == [], "old news"
 
 
 def test_a_fence_and_membership_agree_on_the_next_life() -> None:
@@ -128,7 +128,7 @@ def test_a_fence_and_membership_agree_on_the_next_life() -> None:
 def test_a_suspicion_costs_nothing() -> None:
     one = Watched()
     one.feed(events.Watch())
-    effects = one.say(2, News(), record(0, state=State.SUSPECT))
+    effects = one.say(2, MemberNews(), record(0, state=State.SUSPECT))
     assert only(effects, events.Reincarnated) == []
     assert one.core.me == HERE
     assert one.membership.me.refutations == 1
@@ -137,7 +137,7 @@ def test_a_suspicion_costs_nothing() -> None:
 def test_any_message_is_a_sign_of_life() -> None:
     one = Watched()
     one.feed(events.Watch())
-    one.say(2, News(), record(1, state=State.SUSPECT))
+    one.say(2, MemberNews(), record(1, state=State.SUSPECT))
     before = one.membership.deadline
     one.now = 3.0
     one.hear(Parcel(THERE, HERE, 0, 0, 0, 0.25, np.array([1.0, 1.0])))
@@ -152,7 +152,7 @@ def test_updates_ride_on_news() -> None:
     one = Watched()
     one.feed(events.Watch())
     one.feed(events.Publish(b"news"))
-    one.say(2, News(), record(7))
+    one.say(2, MemberNews(), record(7))
     told = [message for message in one.read(one.feed(events.StepFinished())) if isinstance(message, Rumour)]
     assert told
     assert all(message.updates for message in told)
@@ -188,7 +188,7 @@ def newcomer() -> Watched:
 def test_a_newcomer_is_welcome_once_it_knows_everybody() -> None:
     one = newcomer()
     (ask,) = one.rolls(one.feed(events.Join([record(1), record(2)])))
-    assert isinstance(ask, Ask)
+    assert isinstance(ask, JoinRequest)
     assert only(one.say(1, Welcome(0), record(1)), events.Welcomed) == []
     effects = one.say(1, Holdings(), record(1), record(2))
     assert only(effects, events.Welcomed) == [events.Welcomed()]
@@ -224,7 +224,7 @@ def test_a_newcomer_says_nothing_of_itself_before_it_is_welcome() -> None:
     while one.now < 20.0 and one.core.deadline is not None:
         one.now = max(one.now, one.core.deadline)
         said += one.rolls(one.feed(events.Tick()))
-    assert {type(each) for each in said} == {Ask}
+    assert {type(each) for each in said} == {JoinRequest}
 
 
 def test_who_says_that_a_life_is_used_up_is_asked_again() -> None:

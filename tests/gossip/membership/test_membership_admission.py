@@ -8,19 +8,19 @@ import pytest
 from membership_hand import KEY, Hand, mail, only
 
 from gossip.membership import Membership, MembershipSettings, Record, State
-from gossip.membership.bodies import Ack, Ask, Behind, Digest, Holdings, News, Ping, Taken, Welcome
+from gossip.membership.bodies import Behind, Digest, Holdings, JoinRequest, MemberNews, Ping, ProbeAck, Taken, Welcome
 from gossip.membership.body_codec import BODY_LIMIT
 from gossip.membership.member_events import (
-    Join,
+    AskIn,
+    BodyReceived,
     Joined,
-    Leave,
+    JoinRefused,
     LifeOver,
-    Received,
-    Refused,
-    Reincarnated,
-    Send,
+    MemberLeave,
+    MemberTick,
+    NextLife,
+    SendBody,
     StateChanged,
-    Tick,
 )
 from gossip.simulation.memberships import Conditions, MembershipSwarm, record_of
 
@@ -29,8 +29,8 @@ SETTINGS = MembershipSettings()
 
 def answers(hand: Hand, rank: int, life: int, endpoint: str, key: str = "") -> list[tuple[object, str]]:
     """Let a newcomer ask; return what is said, and to which endpoint."""
-    effects = hand.say(rank, Ask(endpoint, key), life=life)
-    sends = [effect for effect in effects if isinstance(effect, Send)]
+    effects = hand.say(rank, JoinRequest(endpoint, key), life=life)
+    sends = [effect for effect in effects if isinstance(effect, SendBody)]
     return [(envelope.said, send.endpoint) for (_, envelope), send in zip(mail(sends), sends, strict=True)]
 
 
@@ -46,7 +46,7 @@ def test_a_stranger_is_welcome_and_announced() -> None:
 @pytest.mark.parametrize("life", [4, 5, 6])
 def test_a_restarted_peer_is_welcome_in_a_later_life_only(state: State, life: int) -> None:
     hand = Hand()
-    hand.say(1, News(), record_of(5, 5).become(state))
+    hand.say(1, MemberNews(), record_of(5, 5).become(state))
     expected = Welcome(6) if life == 6 else Behind(5)
     assert answers(hand, 5, life, "peer-5:5555") == [(expected, "peer-5:5555")]
     assert (hand.one.record(5) == record_of(5, 6)) == (life == 6)
@@ -60,11 +60,11 @@ def test_a_second_bearer_of_a_rank_is_refused_by_name_if_the_first_answers(life:
     assert to == "peer-5:5555", "the first is asked, not the newcomer"
     assert isinstance(ping, Ping)
     assert answers(hand, 5, life, endpoint, key) == [], "it is being looked into"
-    effects = hand.say(5, Ack(ping.sequence))
+    effects = hand.say(5, ProbeAck(ping.sequence))
     ((_, envelope),) = mail(effects)
     assert isinstance(envelope.said, Taken)
     assert "rank 5 is taken: peer-5:5555" in envelope.said.reason
-    assert [effect.endpoint for effect in effects if isinstance(effect, Send)] == [endpoint]
+    assert [effect.endpoint for effect in effects if isinstance(effect, SendBody)] == [endpoint]
     assert hand.one.record(5) == record_of(5)
 
 
@@ -85,7 +85,7 @@ def test_the_rank_of_the_contact_itself_is_taken() -> None:
 
 def newcomer(rank: int = 20, life: int = 0) -> Membership:
     one = Membership(record_of(rank, life), SETTINGS, 1, 0.0)
-    one.handle(Join([record_of(1), record_of(2)]), 0.0)
+    one.handle(AskIn([record_of(1), record_of(2)]), 0.0)
     return one
 
 
@@ -93,7 +93,7 @@ def test_a_newcomer_asks_its_contacts_in_turn_and_answers_no_pings_meanwhile() -
     one = newcomer()
     hand = Hand(n=1)
     hand.one, hand.now = one, 0.0
-    assert [(to, type(envelope.said)) for to, envelope in hand.until(5.5)] == [(2, Ask), (1, Ask)]
+    assert [(to, type(envelope.said)) for to, envelope in hand.until(5.5)] == [(2, JoinRequest), (1, JoinRequest)]
     assert hand.say(1, Ping(3)) == []
 
 
@@ -101,8 +101,8 @@ def test_a_newcomer_that_is_behind_takes_a_later_life_and_asks_again() -> None:
     hand = Hand(n=1)
     hand.one, hand.now = newcomer(), 0.0
     assert only(hand.say(1, Behind(7), record_of(20, 7).become(State.DEAD)), LifeOver) == [LifeOver(7)]
-    sent = mail(hand.feed(Reincarnated(8)))
-    assert [(envelope.said, envelope.incarnation) for _, envelope in sent] == [(Ask("peer-20:5555", ""), 8)]
+    sent = mail(hand.feed(NextLife(8)))
+    assert [(envelope.said, envelope.incarnation) for _, envelope in sent] == [(JoinRequest("peer-20:5555", ""), 8)]
     hand.say(1, Welcome(0), record_of(1))
     assert hand.one._admission.asking, "that was for a life that we gave up"
     hand.say(1, Welcome(8), record_of(1))
@@ -112,8 +112,8 @@ def test_a_newcomer_that_is_behind_takes_a_later_life_and_asks_again() -> None:
 def test_a_refused_newcomer_says_why_and_asks_no_more() -> None:
     hand = Hand(n=1)
     hand.one, hand.now = newcomer(), 0.0
-    assert only(hand.say(1, Taken("rank 20 is taken by a:1")), Refused) == [Refused("rank 20 is taken by a:1")]
-    assert not [one for one in hand.until(60.0) if isinstance(one[1].said, Ask)]
+    assert only(hand.say(1, Taken("rank 20 is taken by a:1")), JoinRefused) == [JoinRefused("rank 20 is taken by a:1")]
+    assert not [one for one in hand.until(60.0) if isinstance(one[1].said, JoinRequest)]
 
 
 def test_a_late_answer_to_asking_means_nothing_to_a_member() -> None:
@@ -124,27 +124,27 @@ def test_a_late_answer_to_asking_means_nothing_to_a_member() -> None:
 
 def test_of_two_members_with_one_rank_the_earlier_life_is_told_to_stop() -> None:
     hand = Hand()
-    (refused,) = only(hand.say(1, News(), replace(record_of(0, 3), endpoint="other:1")), Refused)
-    assert isinstance(refused, Refused)
+    (refused,) = only(hand.say(1, MemberNews(), replace(record_of(0, 3), endpoint="other:1")), JoinRefused)
+    assert isinstance(refused, JoinRefused)
     assert "rank 0 is taken: other:1" in refused.reason
 
 
 def test_join_without_contacts_says_so() -> None:
     one = Membership(record_of(3), SETTINGS, 1, 0.0)
     with pytest.raises(ValueError, match="there are no contacts to ask"):
-        one.handle(Join([]), 0.0)
+        one.handle(AskIn([]), 0.0)
     with pytest.raises(ValueError, match="contact 1"):
-        one.handle(Join([Record(1, endpoint="nowhere")]), 0.0)
+        one.handle(AskIn([Record(1, endpoint="nowhere")]), 0.0)
 
 
 def test_who_left_is_silent() -> None:
     hand = Hand()
-    sent = mail(hand.feed(Leave()))
+    sent = mail(hand.feed(MemberLeave()))
     assert len(sent) == 7
     assert all(envelope.updates[0].record.state is State.LEFT for _, envelope in sent)
     assert hand.one.deadline is None
-    assert hand.one.handle(Tick(), hand.now) == []
-    assert hand.one.handle(Received(1, b"\x96\x01\x00\x00\x00\x05\x90"), hand.now) == []
+    assert hand.one.handle(MemberTick(), hand.now) == []
+    assert hand.one.handle(BodyReceived(1, b"\x96\x01\x00\x00\x00\x05\x90"), hand.now) == []
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])
@@ -155,12 +155,12 @@ def test_joins_and_leaves_are_known_to_all_soon(seed: int, loss: float) -> None:
     swarm.run(5.0)
     for rank in range(100, 108):
         swarm.add(record_of(rank))
-        swarm.post(rank, Join([record_of(rank % 32), record_of(rank % 7)]))
+        swarm.post(rank, AskIn([record_of(rank % 32), record_of(rank % 7)]))
     assert swarm.run(60.0, swarm.agreed) < 20.0
     swarm.run(10.0)
     assert sum(isinstance(change.effect, Joined) for change in swarm.changes) == 8
     for rank in range(10):
-        swarm.post(rank, Leave())
+        swarm.post(rank, MemberLeave())
         swarm.kill(rank)
     assert swarm.run(60.0, swarm.agreed) < 10.0
     left = {
@@ -178,7 +178,7 @@ def test_a_peer_that_restarts_at_once_is_back_in_a_later_life() -> None:
     swarm.kill(4)
     swarm.run(1.0)
     swarm.add(record_of(4))  # its counter is lost: life 0 again
-    swarm.post(4, Join([record_of(9)]))
+    swarm.post(4, AskIn([record_of(9)]))
     assert swarm.run(30.0, swarm.agreed) < 5.0
     assert swarm.peers[4].membership.me.incarnation == 1
 
@@ -186,7 +186,7 @@ def test_a_peer_that_restarts_at_once_is_back_in_a_later_life() -> None:
 def test_a_large_table_is_handed_over_in_bodies_within_the_limit() -> None:
     hand = Hand(n=1500)
     effects = hand.say(20, Digest(bytes(512), answer=False))
-    assert all(len(effect.body) <= BODY_LIMIT for effect in effects if isinstance(effect, Send))
+    assert all(len(effect.body) <= BODY_LIMIT for effect in effects if isinstance(effect, SendBody))
     holdings = [envelope for _, envelope in mail(effects) if isinstance(envelope.said, Holdings)]
     assert len(holdings) > 1
     assert {update.record.rank for envelope in holdings for update in envelope.updates} == set(range(1500))

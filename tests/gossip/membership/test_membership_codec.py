@@ -19,35 +19,35 @@ from gossip.errors import Reason, Rejected
 from gossip.membership import Record, State
 from gossip.membership import body_codec as wire
 from gossip.membership.bodies import (
-    Ack,
-    Ask,
     Behind,
     Digest,
     Errand,
     Holdings,
+    JoinRequest,
+    MemberNews,
     Nack,
-    News,
     Ping,
+    ProbeAck,
     Said,
     Taken,
     Update,
     Welcome,
 )
 from gossip.membership.body_kinds import BODY_KINDS
-from gossip.membership.member_events import Received
+from gossip.membership.member_events import BodyReceived
 from gossip.simulation.memberships import record_of
 from topologies.draws import below, draw
 
 ME = Record(4, 7, 2, endpoint="host:1")
 SAID: list[Said] = [
     Ping(1),
-    Ack(2),
+    ProbeAck(2),
     Nack(3),
     Errand(4, 9),
-    News(),
+    MemberNews(),
     Digest(bytes(range(256)) * 2, True),
     Holdings(),
-    Ask("host:5", KEY),
+    JoinRequest("host:5", KEY),
     Welcome(3),
     Behind(9),
     Taken("rank 3 is taken"),
@@ -218,7 +218,7 @@ def test_what_cannot_be_meant_is_rejected_by_name_and_changes_nothing(name: str)
     before = picture(hand.one)
     hand.now += 50  # not even that we slept is noticed, since nothing is believed
     with pytest.raises(Rejected) as caught:
-        hand.feed(Received(2, body))
+        hand.feed(BodyReceived(2, body))
     assert caught.value.reason is reason
     assert any(word in str(caught.value) for word in words.split("|")), caught.value
     assert picture(hand.one) == before
@@ -237,9 +237,9 @@ def test_more_ranks_than_there_is_room_for_change_nothing(monkeypatch: pytest.Mo
     hand = Hand(n=8)
     before = picture(hand.one)
     with pytest.raises(Rejected, match="oversized: more than 10 ranks"):
-        hand.say(1, News(), *(record_of(rank) for rank in range(6, 12)))
+        hand.say(1, MemberNews(), *(record_of(rank) for rank in range(6, 12)))
     assert picture(hand.one) == before
-    hand.say(1, News(), *(record_of(rank) for rank in range(6, 10)))
+    hand.say(1, MemberNews(), *(record_of(rank) for rank in range(6, 10)))
     assert hand.one.record(9) is not None
 
 
@@ -265,7 +265,7 @@ def test_damaged_bodies_are_rejected_or_mean_something() -> None:
             del body[below(len(body), number, 9) :]
         before = picture(hand.one) if number % 50 == 0 else None
         try:
-            hand.feed(Received(4, bytes(body)))
+            hand.feed(BodyReceived(4, bytes(body)))
         except Rejected:
             rejected += 1
             assert before is None or picture(hand.one) == before

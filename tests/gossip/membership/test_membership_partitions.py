@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gossip.membership import MembershipSettings, State, membership_preset
-from gossip.membership.member_events import Heard, LifeOver, StateChanged
+from gossip.membership.member_events import LifeOver, LifeSign, StateChanged
 from gossip.simulation.memberships import Conditions, MembershipSwarm
 from topologies.draws import below
 
@@ -112,7 +112,7 @@ def test_data_keeps_a_member_alive_that_answers_no_probe() -> None:
     for _ in range(400):
         swarm.run(0.25)
         for rank in (0, 1):
-            swarm.post(rank, Heard(2, 0))
+            swarm.post(rank, LifeSign(2, 0))
     for rank in (0, 1):
         record = swarm.peers[rank].membership.record(2)
         assert record is not None

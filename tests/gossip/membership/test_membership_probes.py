@@ -6,8 +6,8 @@ import pytest
 from membership_hand import Hand, mail, only
 
 from gossip.membership import State
-from gossip.membership.bodies import Ack, Errand, Nack, News, Ping, Update
-from gossip.membership.member_events import Heard, LifeOver, Reincarnated, ReportSlow, StateChanged, Tick
+from gossip.membership.bodies import Errand, MemberNews, Nack, Ping, ProbeAck, Update
+from gossip.membership.member_events import LifeOver, LifeSign, MemberTick, NextLife, ReportSlow, StateChanged
 from gossip.simulation.memberships import record_of
 
 
@@ -50,21 +50,21 @@ def test_any_sign_of_life_ends_the_probe(by: str) -> None:
     began = hand.now
     hand.until(began + 0.6)
     if by == "data":
-        hand.feed(Heard(rank, 0))
+        hand.feed(LifeSign(rank, 0))
     else:
-        hand.say(rank if by == "itself" else rank % 7 + 1, Ack(sequence))
+        hand.say(rank if by == "itself" else rank % 7 + 1, ProbeAck(sequence))
     hand.until(began + 1.6)
     assert state(hand, rank) is State.ALIVE
 
 
 def test_data_of_a_former_life_is_no_sign_of_life() -> None:
     hand = Hand()
-    hand.say(1, News(), *(record_of(rank, 5) for rank in range(2, 8)))
+    hand.say(1, MemberNews(), *(record_of(rank, 5) for rank in range(2, 8)))
     rank, sequence = probe(hand)
     if rank == 1:
-        hand.say(1, Ack(sequence))
+        hand.say(1, ProbeAck(sequence))
         rank, _ = probe(hand)
-    hand.feed(Heard(rank, 4))
+    hand.feed(LifeSign(rank, 4))
     hand.until(hand.now + 1.6)
     assert state(hand, rank) is State.SUSPECT
 
@@ -75,12 +75,12 @@ def test_the_timeout_is_learned_within_its_bounds() -> None:
     for _ in range(20):
         rank, sequence = probe(hand)
         hand.now += 0.001
-        hand.say(rank, Ack(sequence))
+        hand.say(rank, ProbeAck(sequence))
     assert hand.one._probes.timeout == 0.2, "not below the floor, however short the round trips"
     for _ in range(20):
         rank, sequence = probe(hand)
         hand.until(hand.now + 0.28)
-        hand.say(rank, Ack(sequence))
+        hand.say(rank, ProbeAck(sequence))
     assert 0.28 < hand.one._probes.timeout <= 0.5
 
 
@@ -115,8 +115,8 @@ def test_an_errand_is_run_and_answered_either_way() -> None:
     ((to, ping),) = mail(hand.say(1, Errand(77, 2)))
     assert to == 2
     assert isinstance(ping.said, Ping)
-    assert mail(hand.say(2, Ack(ping.said.sequence))) == [(1, mail(hand.effects[-1:])[0][1])]
-    assert mail(hand.effects[-1:])[0][1].said == Ack(77)
+    assert mail(hand.say(2, ProbeAck(ping.said.sequence))) == [(1, mail(hand.effects[-1:])[0][1])]
+    assert mail(hand.effects[-1:])[0][1].said == ProbeAck(77)
     hand.say(1, Errand(78, 3))
     sent = hand.until(hand.now + 0.55)
     assert (1, Nack(78)) in [(to, envelope.said) for to, envelope in sent]
@@ -126,7 +126,7 @@ def test_an_errand_is_run_and_answered_either_way() -> None:
 
 def test_an_errand_to_the_dead_is_answered_at_once() -> None:
     hand = Hand()
-    hand.say(1, News(), record_of(2).become(State.DEAD))
+    hand.say(1, MemberNews(), record_of(2).become(State.DEAD))
     assert [envelope.said for _, envelope in mail(hand.say(1, Errand(5, 2)))] == [Nack(5)]
 
 
@@ -134,14 +134,14 @@ def test_a_suspect_dies_after_its_time_and_confirmations_shorten_it() -> None:
     lonely, crowded = Hand(), Hand()
     suspect = record_of(5).become(State.SUSPECT)
     for hand, accusers in ((lonely, (0,)), (crowded, (1, 2, 3, 4))):  # our own probes confirm it, unless we began it
-        hand.say(1, News(), Update(suspect, accusers))
+        hand.say(1, MemberNews(), Update(suspect, accusers))
         began = hand.now
         least = hand.settings.suspicion_least(8)
         time = least if hand is crowded else 6 * least
         while hand.now < began + time - 0.2:
             hand.until(hand.now + 0.1)
             for rank in (1, 2, 3, 4, 6, 7):
-                hand.feed(Heard(rank, 0))
+                hand.feed(LifeSign(rank, 0))
         assert state(hand, 5) is State.SUSPECT
         hand.until(began + time + 0.2)
         assert state(hand, 5) is State.DEAD
@@ -150,20 +150,20 @@ def test_a_suspect_dies_after_its_time_and_confirmations_shorten_it() -> None:
 def test_a_suspect_that_is_heard_does_not_die_here_and_is_told_to_refute() -> None:
     hand = Hand()
     suspicion = Update(record_of(5).become(State.SUSPECT), (1, 2, 3, 4))
-    hand.say(1, News(), suspicion)
+    hand.say(1, MemberNews(), suspicion)
     for _ in range(40):
         hand.until(hand.now + 0.5)
-        sent = [one for one in mail(hand.feed(Heard(5, 0))) if one[0] == 5]
+        sent = [one for one in mail(hand.feed(LifeSign(5, 0))) if one[0] == 5]
         assert [update.record.state for _, envelope in sent for update in envelope.updates[:1]] == [State.SUSPECT]
     assert state(hand, 5) is State.SUSPECT
     assert 5 not in hand.one._opinions.updates._told, "and we do not pass it on"
-    hand.say(5, News(), refutations=1)
+    hand.say(5, MemberNews(), refutations=1)
     assert state(hand, 5) is State.ALIVE
 
 
 def test_the_accused_refutes_without_a_new_life_and_tells_its_accusers_first() -> None:
     hand = Hand()
-    sent = mail(hand.say(1, News(), Update(record_of(0).become(State.SUSPECT), (3, 4))))
+    sent = mail(hand.say(1, MemberNews(), Update(record_of(0).become(State.SUSPECT), (3, 4))))
     assert hand.one.me.refutations == 1
     assert hand.one.me.incarnation == 0
     assert not only(hand.effects, LifeOver)
@@ -175,22 +175,22 @@ def test_the_accused_refutes_without_a_new_life_and_tells_its_accusers_first() -
 def test_who_is_declared_dead_needs_a_new_life() -> None:
     hand = Hand()
     dead = record_of(0).become(State.DEAD)
-    assert only(hand.say(1, News(), dead), LifeOver) == [LifeOver(0)]
-    assert only(hand.say(2, News(), dead), LifeOver) == [], "once is enough"
+    assert only(hand.say(1, MemberNews(), dead), LifeOver) == [LifeOver(0)]
+    assert only(hand.say(2, MemberNews(), dead), LifeOver) == [], "once is enough"
     with pytest.raises(ValueError, match="life 0"):
-        hand.feed(Reincarnated(0))
-    hand.feed(Reincarnated(1))
+        hand.feed(NextLife(0))
+    hand.feed(NextLife(1))
     assert hand.one.me == record_of(0, 1)
-    assert not only(hand.say(2, News(), dead), LifeOver)
-    assert only(hand.say(2, News(), record_of(0, 4)), LifeOver) == [LifeOver(4)]
+    assert not only(hand.say(2, MemberNews(), dead), LifeOver)
+    assert only(hand.say(2, MemberNews(), record_of(0, 4)), LifeOver) == [LifeOver(4)]
 
 
 def test_the_dead_that_speaks_is_told_so() -> None:
     hand = Hand()
-    hand.say(1, News(), record_of(5).become(State.DEAD))
+    hand.say(1, MemberNews(), record_of(5).become(State.DEAD))
     sent = mail(hand.say(5, Ping(3)))
     assert all(envelope.updates[0].record.state is State.DEAD for to, envelope in sent if to == 5)
-    assert (5, Ack(3)) in [(to, envelope.said) for to, envelope in sent]
+    assert (5, ProbeAck(3)) in [(to, envelope.said) for to, envelope in sent]
     assert state(hand, 5) is State.DEAD, "this life is over"
     hand.say(5, Ping(4), life=1)
     assert hand.one.record(5) == record_of(5, 1)
@@ -207,7 +207,7 @@ def test_slow_is_told_by_the_layer_above_and_never_leads_to_death() -> None:
     hand.feed(ReportSlow(3, slow=False))
     assert state(hand, 3) is State.ALIVE
     hand.feed(ReportSlow(3))
-    hand.say(1, News(), record_of(3, 1))
+    hand.say(1, MemberNews(), record_of(3, 1))
     assert state(hand, 3) is State.ALIVE, "a new life starts anew"
 
 
@@ -216,16 +216,16 @@ def test_late_answers_make_a_member_slow_and_one_in_time_ends_it() -> None:
     for expected, after in ((State.ALIVE, 0.7), (State.SLOW, 0.7), (State.ALIVE, 0.01)):
         rank, sequence = probe(hand)
         hand.until(hand.now + after * hand.one._probes.health.stretch)
-        hand.say(rank, Ack(sequence))
+        hand.say(rank, ProbeAck(sequence))
         assert state(hand, rank) is expected
 
 
 def test_a_peer_that_slept_accuses_nobody_for_it() -> None:
     hand = Hand()
     rank, sequence = probe(hand)
-    hand.say(1, News(), Update(record_of(5).become(State.SUSPECT), (1, 2, 3, 4)))
+    hand.say(1, MemberNews(), Update(record_of(5).become(State.SUSPECT), (1, 2, 3, 4)))
     hand.now += 60.0
-    hand.feed(Tick())
+    hand.feed(MemberTick())
     assert state(hand, rank) in (State.ALIVE, State.SUSPECT if rank == 5 else State.ALIVE)
     assert state(hand, 5) is State.SUSPECT, "its refutation may be in our mail"
     assert hand.one.health == 1
@@ -239,7 +239,7 @@ def test_who_is_always_late_still_gets_on() -> None:
     for _ in range(400):
         assert hand.one.deadline is not None
         hand.now = hand.one.deadline + 0.5
-        probes += sum(isinstance(envelope.said, Ping) for _, envelope in mail(hand.feed(Tick())))
+        probes += sum(isinstance(envelope.said, Ping) for _, envelope in mail(hand.feed(MemberTick())))
     assert probes > 20
 
 
@@ -247,7 +247,7 @@ def test_own_sleep_is_no_round_trip() -> None:
     hand = Hand(n=2)
     rank, sequence = probe(hand)
     hand.now += 60.0
-    hand.say(rank, Ack(sequence))
+    hand.say(rank, ProbeAck(sequence))
     assert hand.one._probes._trips.mean is None
     assert state(hand, rank) is State.ALIVE
 
@@ -255,7 +255,7 @@ def test_own_sleep_is_no_round_trip() -> None:
 def test_news_go_with_what_the_layer_above_sends() -> None:
     one, other = Hand(), Hand()
     assert one.one.piggyback(1000) == b""
-    one.say(1, News(), record_of(5).become(State.DEAD), record_of(6, 3))
+    one.say(1, MemberNews(), record_of(5).become(State.DEAD), record_of(6, 3))
     assert len(one.one.piggyback(40)) <= 40
     body = one.one.piggyback(1000)
     assert 0 < len(body) <= 1000
