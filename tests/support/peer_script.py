@@ -67,9 +67,10 @@ def train(
         scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.97)
         peer.attach(model, optimizer, also={"scheduler": scheduler})
         began, first = peer.step, digest(model.state_dict())
-        if heard and peer._channel is not None:
+        channel = peer._reporter._channel
+        if heard and channel is not None:
             # The launcher reads in order what a peer tells it, and answers a card: so it has read the status by then.
-            peer._channel.exchange(peer._cards[peer.rank])
+            channel.exchange(peer._cards[peer.rank])
             Path(heard.format(rank=peer.rank)).touch()
         for index, inputs, labels in peer.batches(TensorDataset(torch.arange(samples), x, y), 8, epochs):
             written(peer)
