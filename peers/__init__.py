@@ -12,7 +12,7 @@ with peers.join() as peer:
     peer.consensus()
 
 The names of this package are imported when they are first used. So the launcher, which reads the settings of
-`peers.setup` and the columns of `peers.table.status_rows`, does not wait for torch.
+`peers.setup` and the columns of `peers.table.columns`, does not wait for torch.
 """
 
 from __future__ import annotations

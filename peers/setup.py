@@ -94,7 +94,7 @@ class Setup:
     def __post_init__(self) -> None:
         if self.contacts and not self.incarnation:
             raise SettingsError(
-                "contacts are for a peer that joins a running swarm: give it an incarnation of 1 or more"
+                f"contacts are for a peer that joins a running swarm: its incarnation must be above {self.incarnation}"
             )
         if self.contact_keys and len(self.contact_keys) != len(self.contacts):
             raise SettingsError(
@@ -119,14 +119,17 @@ class Setup:
                 f"{self.checkpoint_every} and {self.checkpoint_keep}"
             )
         if (self.checkpoint_every or self.resume) and not self.run_dir:
-            raise SettingsError("checkpoints need a directory: set run_dir")
+            raise SettingsError(
+                f"checkpoint_every={self.checkpoint_every} and resume={self.resume} need a directory for checkpoints: "
+                "set run_dir"
+            )
         if not -1 <= self.metrics_port + (self.local_rank if self.metrics_port > 0 else 0) <= 65535:
             raise SettingsError(
                 f"metrics_port must be -1, or a port that is at most 65535 with the local rank added, not "
                 f"{self.metrics_port}"
             )
         if self.tensorboard and not self.run_dir:
-            raise SettingsError("tensorboard needs a directory for its files: set run_dir")
+            raise SettingsError(f"tensorboard={self.tensorboard} needs a directory for its files: set run_dir")
 
     def changed(self, **arguments: Any) -> Setup:
         """Return the setup with the user's arguments; None keeps a setting as it is."""
@@ -134,7 +137,7 @@ class Setup:
         for name in arguments:
             if name not in known:
                 raise SettingsError(
-                    f"peers.join has no argument {name!r}; its arguments are: {', '.join(sorted(known))}"
+                    f"{name!r} is not an argument of peers.join; the arguments are: {', '.join(sorted(known))}"
                 )
         given = {name: value for name, value in arguments.items() if value is not None}
         for name in ("hosts", "public_keys", "contacts", "contact_keys", "stragglers", "faults"):
@@ -170,5 +173,5 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise SettingsError(f"the environment variable {name} must be a whole number of 0 or more, not {text!r}")
+        raise SettingsError(f"{name}={text!r} in the environment must be a whole number of 0 or more")
     return int(text)

@@ -16,10 +16,6 @@ NOT_YET: tuple[str, ...] = (
     "gossip/books/",
     "gossip/membership/body_codec.py",
     "gossip/events.py",
-    "peers/setup.py",
-    "peers/reporting/status.py",
-    "peers/table/pulse.py",
-    "launch/",
     # Rooms that are being rewritten one after the other.
     "peers/checkpoints/",
     "peers/data/",

@@ -43,5 +43,5 @@ def run(args: argparse.Namespace) -> int:
     from launch.watch.watching import show
 
     if not args.timeout:
-        raise CommandError("--timeout must be above 0")
+        raise CommandError(f"--timeout must be above 0 seconds, not {args.timeout:g}")
     return show(found(args.where, WATCH, args.key), output(), as_json=args.json, timeout=args.timeout)

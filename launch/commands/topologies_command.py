@@ -70,7 +70,9 @@ def _run_all(args: argparse.Namespace) -> int:
     from launch.catalog import topologies_table as table
 
     if args.steps is not None:
-        raise CommandError("--steps needs the NAME of a topology: gossip topologies NAME --steps K")
+        raise CommandError(
+            f"--steps {args.steps} needs the NAME of a topology: gossip topologies NAME --steps {args.steps}"
+        )
     rows = table.measure(args.n or _PEERS, args.seed)
     if args.json:
         table.print_json(rows)

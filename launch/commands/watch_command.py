@@ -67,5 +67,5 @@ def run(args: argparse.Namespace) -> int:
     from launch.watch.watching import watch
 
     if not args.every or not args.timeout:
-        raise CommandError("--every and --timeout must be above 0")
+        raise CommandError(f"--every and --timeout must be above 0 seconds, not {args.every:g} and {args.timeout:g}")
     return watch(found(args.where, WATCH, args.key), output(), every=args.every, timeout=args.timeout)

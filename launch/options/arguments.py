@@ -95,5 +95,5 @@ def check_plot(path: Path) -> None:
         if error.name != "matplotlib":
             raise
         raise CommandError(
-            "--plot needs matplotlib, which is not installed: pip install 'gossip-runtime[plot]'"
+            f"--plot {path} needs matplotlib, which is not installed: pip install 'gossip-runtime[plot]'"
         ) from error

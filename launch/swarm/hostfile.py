@@ -114,7 +114,7 @@ def selected(hosts: Sequence[HostLine], include: str, exclude: str) -> list[Host
     comma may stand between hosts too: what follows it is a slot if it is a number and slots are being listed.
     """
     if include and exclude:
-        raise CommandError("--include and --exclude cannot be combined: give one of them")
+        raise CommandError(f"--include {include} and --exclude {exclude} cannot be combined: give one of them")
     if not include and not exclude:
         return list(hosts)
     named = _parse_choice("--include" if include else "--exclude", include or exclude, hosts)

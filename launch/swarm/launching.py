@@ -118,10 +118,13 @@ def _unused(name: str) -> Path:
 def _hosts_of(options: LaunchOptions) -> list[HostLine]:
     if not options.hostfile:
         if options.include or options.exclude:
-            raise CommandError("--include and --exclude select from a hostfile: name it with --hostfile")
+            choice = f"--include {options.include}" if options.include else f"--exclude {options.exclude}"
+            raise CommandError(f"{choice} selects from a hostfile: name it with --hostfile")
         return [HostLine(LOCAL.host, options.peers or 1)]
     if options.peers:
-        raise CommandError("-n starts peers on this machine and --hostfile on others: give one of them, not both")
+        raise CommandError(
+            f"-n {options.peers} starts peers here, and --hostfile {options.hostfile} elsewhere: give one, not both"
+        )
     return selected(read_hostfile(Path(options.hostfile)), options.include, options.exclude)
 
 

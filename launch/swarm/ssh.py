@@ -112,9 +112,9 @@ def _real_name(line: HostLine) -> str:
             f"cannot find {command[0]} on this machine: install OpenSSH, or name an ssh program in GOSSIP_SSH"
         ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CommandError(f"{shlex.join(command)} failed: {error}") from error
+        raise CommandError(f"the command {shlex.join(command)} failed: {error}") from error
     if done.returncode:
-        raise CommandError(f"{shlex.join(command)} failed: {' / '.join(done.stderr.splitlines()[-3:])}")
+        raise CommandError(f"the command {shlex.join(command)} failed: {' / '.join(done.stderr.splitlines()[-3:])}")
     names = [text.partition(" ")[2] for text in done.stdout.splitlines() if text.startswith("hostname ")]
     return names[0] if names else line.host
 

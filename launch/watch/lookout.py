@@ -74,7 +74,7 @@ class Lookout:
         told = "; ".join(map(str, failures))
         if all(isinstance(error.__cause__, ConnectionRefusedError) for error in failures):
             told += _NOBODY_LISTENS
-        raise NobodyAnswers(told)
+        raise NobodyAnswers(f"no peer answered: {told}")
 
     def _shown(self, place: str, timeout: float) -> bytes:
         peer = Endpoint.parse(place)

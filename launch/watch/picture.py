@@ -28,7 +28,7 @@ def read_picture(body: bytes) -> dict[str, Any]:
     """Return what a peer shows, with every column of every member, None for what is not known.
 
     Raises:
-        ValueError: it makes no sense.
+        ValueError: the answer is not a valid picture.
     """
     try:
         picture: Any = json.loads(body)

@@ -67,7 +67,7 @@ def watch(
                 seen.show(picture, through)
                 pause(every)
     except NobodyAnswers as error:
-        since = "no peer answers any more: the swarm has ended, or is unreachable from here. " if through else ""
+        since = "the swarm has ended, or is unreachable from here: " if through else ""
         return _no_answer(f"{since}{error}")
 
 

@@ -48,7 +48,7 @@ class Column:
     #: The place in the row that a peer tells. Peers read a row by places: a new column takes the next free one.
     #: None: the peer does not tell it; the program that shows the table knows it.
     place: int | None = None
-    #: Whether a value that was told makes sense.
+    #: Whether a told value is valid.
     accepts: Callable[[Any], bool] = _is_figure
     #: Figures that are counted are shown as integers.
     whole: bool = False
@@ -68,7 +68,7 @@ class Column:
     in_json: bool = True
 
     def read(self, value: Any) -> Any:
-        """Return a value that was told, or raise ValueError if it makes no sense."""
+        """Return a value that was told, or raise ValueError if it is not valid."""
         if value is not None and not self.accepts(value):
             raise ValueError(f"{self.name} is {value!r:.40}")
         return value if value is None or not self.whole else int(value)

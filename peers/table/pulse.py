@@ -30,7 +30,7 @@ class Pulse:
         self._since = now
         self._totals: dict[str, float] = {}
         self._rates: dict[str, float] = {}
-        #: What is told now and then only, and holds until it is told again.
+        #: The last value of each column; some are told only now and then.
         self._last: dict[str, Any] = {}
 
     def beat(self, now: float, incarnation: int, *, totals: Mapping[str, float], **values: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Rows:
         unknown = values.keys() - set(_NAMES)
         if unknown:
             raise ValueError(f"no column {sorted(unknown)}")
-        # One value that makes no sense, and the others would throw the whole row away.
+        # The other peers reject a whole row for one invalid value.
         told = [values[one.name] if one.accepts(values.get(one.name)) else None for one in TOLD]
         self._number += 1
         with self._lock:
@@ -73,8 +73,8 @@ class Rows:
             )
         except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
             raise ValueError(f"not msgpack: {error!r:.80}") from None
-        if not isinstance(rows, list) or not all(map(_makes_sense, rows)):
-            raise ValueError("rows that make no sense")
+        if not isinstance(rows, list) or not all(map(_is_valid, rows)):
+            raise ValueError("the message has rows that are not valid")
         with self._lock:
             for row in rows:
                 known = self._rows.get(row[0])
@@ -84,7 +84,7 @@ class Rows:
         return False
 
 
-def _makes_sense(row: Any) -> bool:
+def _is_valid(row: Any) -> bool:
     if not isinstance(row, list) or len(row) != 3 + len(TOLD):
         return False
     if not all(type(value) is int and 0 <= value < 1 << 53 for value in row[:3]):

@@ -33,9 +33,11 @@ def test_torchrun_comes_before_slurm_and_both_are_read() -> None:
 
 
 def test_an_environment_that_says_nonsense_is_named() -> None:
-    with pytest.raises(SettingsError, match="WORLD_SIZE must be a whole number of 0 or more, not 'many'"):
+    with pytest.raises(SettingsError, match="WORLD_SIZE='many' in the environment must be a whole number"):
         from_environment({**TORCHRUN, "WORLD_SIZE": "many"})
-    with pytest.raises(SettingsError, match="SLURM_LOCALID must be a whole number of 0 or more, not '-1'"):
+    with pytest.raises(
+        SettingsError, match="SLURM_LOCALID='-1' in the environment must be a whole number of 0 or more"
+    ):
         from_environment({**SLURM, "SLURM_LOCALID": "-1"})
 
 
@@ -62,8 +64,8 @@ def test_hosts_say_how_many_there_are_and_one_string_is_one_item() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rnak": 1}, "peers.join has no argument 'rnak'; its arguments are: .*rank"),
-        ({"environment": {}}, "join has no argument 'environment'"),
+        ({"rnak": 1}, "'rnak' is not an argument of peers.join; the arguments are: .*rank"),
+        ({"environment": {}}, "'environment' is not an argument of peers.join"),
         ({"rank": 3, "world_size": 3}, "rank 3 is out of range: with 3 peers, ranks are 0 to 2"),
         ({"rank": -1, "world_size": 3}, "rank -1 is out of range: with 3 peers, ranks are 0 to 2"),
         ({"hosts": ["a:1"], "world_size": 2}, "hosts lists 1 addresses for 2 peers"),
@@ -73,8 +75,8 @@ def test_hosts_say_how_many_there_are_and_one_string_is_one_item() -> None:
         ({"start_timeout": float("nan")}, "start_timeout must be above 0"),
         ({"checkpoint_every": -1, "run_dir": "x"}, "checkpoint_every must be 0"),
         ({"checkpoint_keep": 0, "run_dir": "x"}, "checkpoint_keep must be 1 or more"),
-        ({"checkpoint_every": 5}, "checkpoints need a directory: set run_dir"),
-        ({"resume": True}, "checkpoints need a directory: set run_dir"),
+        ({"checkpoint_every": 5}, "need a directory for checkpoints: set run_dir"),
+        ({"resume": True}, "need a directory for checkpoints: set run_dir"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(arguments: dict[str, object], message: str) -> None:

@@ -55,8 +55,8 @@ def test_a_class_is_made_of_its_text() -> None:
         ("zzz", r"^no fruit is called 'zzz'; there are: apple, pear\.$"),
         ("apple:size=big", r"^apple: size takes an integer, not 'big'$"),
         ("apple:colour=1", r"^apple has no parameter 'colour'; its parameters: size$"),
-        ("pear:size=1", r"^pear has no parameter 'size'; its parameters: it has none; fruits that have it: apple$"),
-        ("apple:size", r"^'apple:size': 'size' should read key=value$"),
+        ("pear:size=1", r"^pear has no parameter 'size'; it takes no parameters; fruits that have it: apple$"),
+        ("apple:size", r"^'apple:size': 'size' is not of the form key=value$"),
     ],
 )
 def test_a_mistake_says_what_there_is(text: str, message: str) -> None:

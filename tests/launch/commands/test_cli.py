@@ -90,7 +90,7 @@ def test_no_command_prints_the_help_to_stderr_and_fails(capsys: Capture) -> None
         (["topologies", "-n", "-3"], "at least 1, not '-3'"),
         (["topologies", "--seed", "x"], "a whole number, not 'x'"),
         (["topologies", "base", "--steps", "0"], "at least 1, not '0'"),
-        (["topologies", "--steps", "3"], "--steps needs the NAME"),
+        (["topologies", "--steps", "3"], "--steps 3 needs the NAME"),
         (["topologies", "rign"], "did you mean ring"),
         (["topologies", "base:q=1"], "base has no parameter 'q'; its parameters: k"),
         (["topologies", "base:k=0"], "at least 1, not 0"),

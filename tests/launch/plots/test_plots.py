@@ -143,7 +143,10 @@ def test_without_matplotlib_it_says_how_to_get_it(capsys: Capture, monkeypatch: 
     assert cli.main(["topologies", "base", "--plot", "p.svg"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "gossip: error: --plot needs matplotlib, which is not installed: pip install 'gossip-runtime[plot]'\n"
+    assert (
+        err
+        == "gossip: error: --plot p.svg needs matplotlib, which is not installed: pip install 'gossip-runtime[plot]'\n"
+    )
 
 
 @pytest.fixture(scope="module")
