@@ -35,9 +35,9 @@ class Part(NamedTuple):
         """Cut ``size`` elements into shards of at most ``shard_bytes``."""
         kind = np.dtype(dtype)
         if size < 1:
-            raise SettingsError("there is nothing to share: the model has no floating-point parameters")
+            raise SettingsError(f"size={size}: there is nothing to share, since the model has no floating-point parameters")
         if shard_bytes < kind.itemsize:
-            raise SettingsError(f"a shard holds at least one element of {kind.itemsize} bytes, not {shard_bytes}")
+            raise SettingsError(f"shard_bytes={shard_bytes}: a shard must hold at least one element of {kind.itemsize} bytes")
         return cls(size, -(-size // (shard_bytes // kind.itemsize)), kind)
 
 
@@ -58,7 +58,7 @@ class Layout:
             if not 1 <= shards <= size:
                 raise SettingsError(f"{size} parameters can form 1 to {size} shards, not {shards}")
             if dtype.kind != "f" and dtype != BFLOAT16:
-                raise SettingsError(f"mass is made of floating-point numbers, not {dtype}")
+                raise SettingsError(f"dtype={dtype}: mass is made of floating-point numbers")
             bounds += pairwise([start + size * shard // shards for shard in range(shards + 1)])
             start += size
         object.__setattr__(self, "bounds", tuple(bounds))

@@ -4,9 +4,9 @@ Ranks are names and never change; the schedule is planned for as many places as 
 in the order of their ranks, fill the places. Peers with the same view so plan the same without a word. Peers
 whose views differ for a while plan differently, and no harm is done: a push is a push.
 
-Who says that it *leaves* is no member any more, but its parcels still count.
+A peer that *leaves*, and says so, is no member any more, but its parcels still count.
 
-A *fence* is the highest incarnation of a rank that was declared dead here. What was on its way to that
+A *fence* is the highest incarnation of a rank that was declared dead here. What was in flight to that
 incarnation has been taken back, so its bearer must never again be dealt with: it has to come back as a new one.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["Roster", "View"]
 
 
 class Roster:
-    """Who the members are: immutable, so that the peers of a simulation can share what they agree on."""
+    """The members: immutable, so that the peers of a simulation can share what they agree on."""
 
     def __init__(
         self, members: Mapping[int, int], plan: Callable[[int], Schedule], schedule: Schedule | None = None
@@ -87,10 +87,10 @@ class View:
         return [rank for rank in ranks if not self.fenced(self.address(rank))]
 
     def skipped(self, behind: int) -> int:
-        """Return how many turns to skip to keep with one who is so many ahead and whom nobody waits for.
+        """Return the number of turns to skip for a peer that is behind another one by a number of turns.
 
-        All of them, so that both are at the same; but for whom that is more than a period, again and again since it is
-        slow, whole periods: otherwise it would only ever come to the turns in which faster ones push to it.
+        It skips all of them, so that both are at the same turn. A peer that is behind by more than a period is slow, and
+        skips whole periods: otherwise it would only ever come to the turns in which faster peers push to it.
         """
         period = self._roster.schedule.period
         return max(0, behind - behind % period if period and behind > period else behind)

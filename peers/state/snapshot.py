@@ -75,7 +75,7 @@ def thaw(frozen: FrozenSnapshot) -> Snapshot:
     except (ValueError, msgpack.UnpackException, MemoryError, RecursionError) as error:
         raise StateError(f"not msgpack: {type(error).__name__} {error}".rstrip()) from error
     if not isinstance(rest, list) or len(rest) != 2 or not isinstance(rest[1], dict):
-        raise StateError("not the rest of a snapshot")
+        raise StateError(f"the rest of a snapshot must be a list of a structure and a dict, not {type(rest).__name__}")
     structure, aliases = rest
     tensors = dict(frozen.tensors)
     for name, original in aliases.items():
@@ -98,4 +98,4 @@ def _check(name: object, tensor: object) -> None:
     except UnicodeEncodeError as error:
         raise StateError(f"a tensor cannot be called {name!r}: that is not Unicode text") from error
     if (problem := why_not(tensor)) is not None:
-        raise StateError(f"tensors[{name!r}] {problem}")
+        raise StateError(f"tensors[{name!r}] cannot be stored: the tensor {problem}")

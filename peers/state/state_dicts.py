@@ -97,7 +97,7 @@ class _Flattener:
 
     def _name(self, tensor: torch.Tensor, path: _Path) -> str:
         if (problem := why_not(tensor)) is not None:
-            raise StateError(f"{self._show(path)} {problem}")
+            raise StateError(f"{self._show(path)} cannot be stored: the tensor {problem}")
         memory = memory_of(tensor)
         if memory not in self._names:
             plain = name = ".".join([self._prefix, *map(str, path)])

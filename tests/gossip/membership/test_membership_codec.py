@@ -236,7 +236,7 @@ def test_more_ranks_than_there_is_room_for_change_nothing(monkeypatch: pytest.Mo
     monkeypatch.setattr("gossip.membership.membership.MEMBERS_LIMIT", 10)
     hand = Hand(n=8)
     before = picture(hand.one)
-    with pytest.raises(Rejected, match="oversized: more than 10 ranks"):
+    with pytest.raises(Rejected, match="oversized: updates about more than 10 ranks"):
         hand.say(1, MemberNews(), *(record_of(rank) for rank in range(6, 12)))
     assert picture(hand.one) == before
     hand.say(1, MemberNews(), *(record_of(rank) for rank in range(6, 10)))

@@ -182,7 +182,7 @@ def test_missing_and_damaged_keys_are_said_to_be(tmp_path: Path) -> None:
         read_keys(tmp_path)
     write_keys(tmp_path / "k", new_keys())
     (tmp_path / "k" / "public.key").write_text("short\n")
-    with pytest.raises(SettingsError, match="public key is not a CURVE key"):
+    with pytest.raises(SettingsError, match="public: not a CURVE key"):
         read_keys(tmp_path / "k")
     with pytest.raises(SettingsError, match="cannot write keys"):
         write_keys(Path("/dev/null/keys"), new_keys())

@@ -39,10 +39,10 @@ def test_a_cut_has_as_few_shards_of_at_most_so_many_bytes_as_can_be(size: int, s
         (lambda: Layout.uniform(3, 4, F4), "3 parameters can form 1 to 3 shards, not 4"),
         (lambda: Layout.uniform(3, 0, F4), "not 0"),
         (lambda: Layout.uniform(3, -1, F4), "not -1"),
-        (lambda: Layout.uniform(3, 1, np.dtype(np.int32)), "floating-point numbers, not int32"),
-        (lambda: Layout.uniform(3, 1, np.dtype(np.complex64)), "floating-point numbers, not complex64"),
-        (lambda: Layout.cut(0, 64), "there is nothing to share"),
-        (lambda: Layout.cut(5, 3), "a shard holds at least one element of 4 bytes, not 3"),
+        (lambda: Layout.uniform(3, 1, np.dtype(np.int32)), "dtype=int32: mass is made of floating-point numbers"),
+        (lambda: Layout.uniform(3, 1, np.dtype(np.complex64)), "dtype=complex64: mass is made of floating-point numbers"),
+        (lambda: Layout.cut(0, 64), "size=0: there is nothing to share"),
+        (lambda: Layout.cut(5, 3), "shard_bytes=3: a shard must hold at least one element of 4 bytes"),
     ],
 )
 def test_what_cannot_be_laid_out_is_refused(make: object, said: str) -> None:
