@@ -178,7 +178,7 @@ class ParameterServer:
         if me != self._me:
             if self._me == CENTRE:
                 self._stranded = True
-                yield events.Stranded("others declared this peer dead, which is the centre, and have ended")
+                yield events.Stranded("others had given this peer up, which is the centre, and have ended")
             self._me = me
             # Only the former life could know which chunks of its last move were added.
             self._unanswered = {index: np.zeros_like(part) for index, part in self._unanswered.items()}
@@ -186,8 +186,9 @@ class ParameterServer:
         if me != CENTRE and members.get(CENTRE.rank) != CENTRE.incarnation and not self._stranded:
             self._stranded = True
             yield events.Stranded(
-                f"the centre, rank {CENTRE.rank}, is gone, and the model with it. Start the run again, from a "
-                "checkpoint if there is one, or with an algorithm that has no centre, such as osgp"
+                f"the centre, rank {CENTRE.rank}, is gone, and the model with it: that is what parameter-server "
+                "depends on. Start the run again, from a checkpoint if there is one, or with an algorithm that has no "
+                "centre, such as osgp"
             )
         for rank in [rank for rank, worker in self._workers.items() if members.get(rank) != worker.life]:
             del self._workers[rank]
