@@ -25,7 +25,9 @@ class KeyPair:
     def __post_init__(self) -> None:
         for name in ("public", "secret"):
             if not valid_key(getattr(self, name)):
-                raise SettingsError(f"{name}: not a CURVE key, which has 40 characters of Z85; `gossip keygen` makes a pair")
+                raise SettingsError(
+                    f"{name}: not a CURVE key, which has 40 characters of Z85; `gossip keygen` makes a pair"
+                )
 
 
 def valid_key(key: bytes) -> bool:

@@ -35,9 +35,11 @@ class Part(NamedTuple):
         """Cut ``size`` elements into shards of at most ``shard_bytes``."""
         kind = np.dtype(dtype)
         if size < 1:
-            raise SettingsError(f"size={size}: there is nothing to share, since the model has no floating-point parameters")
+            raise SettingsError(f"size={size}: there is nothing to share; the model has no floating-point parameters")
         if shard_bytes < kind.itemsize:
-            raise SettingsError(f"shard_bytes={shard_bytes}: a shard must hold at least one element of {kind.itemsize} bytes")
+            raise SettingsError(
+                f"shard_bytes={shard_bytes}: a shard must hold at least one element of {kind.itemsize} bytes"
+            )
         return cls(size, -(-size // (shard_bytes // kind.itemsize)), kind)
 
 

@@ -89,7 +89,7 @@ class View:
     def skipped(self, behind: int) -> int:
         """Return the number of turns to skip for a peer that is behind another one by a number of turns.
 
-        It skips all of them, so that both are at the same turn. A peer that is behind by more than a period is slow, and
+        It skips all of them, so that both are at the same turn. A peer that is behind by more than a period is slow. It
         skips whole periods: otherwise it would only ever come to the turns in which faster peers push to it.
         """
         period = self._roster.schedule.period

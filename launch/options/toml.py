@@ -26,7 +26,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path} is not valid TOML: {error}") from error
+        raise CommandError(f"{path}: not valid TOML: {error}") from error
     return found
 
 

@@ -130,7 +130,7 @@ def test_momentum_is_corrected_as_by_the_formulas() -> None:
             one.encode(values[0][cell.start : cell.stop])
             np.testing.assert_array_equal(owed[0].own[cell.start : cell.stop], one.residual)
             np.testing.assert_array_equal(owed[0].velocity[cell.start : cell.stop], one.velocity)
-    with pytest.raises(SettingsError, match="sparse codecs"):
+    with pytest.raises(SettingsError, match="needs a sparse codec"):
         Residuals(parse("int8"), 0.9)
 
 

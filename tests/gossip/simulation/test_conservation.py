@@ -13,8 +13,9 @@ from weather import storm
 
 from gossip.books import ledger
 from gossip.core import core as core_module
-from gossip.core.core import Core
+from gossip.core.life import Life
 from gossip.errors import InvariantError
+from gossip.exchange.traffic import Traffic
 from gossip.faults import parse_incident, parse_pause
 from gossip.settings import Settings
 from gossip.simulation import Scenario, simulate
@@ -64,37 +65,37 @@ def forget_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def book_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take every copy of a parcel for a new one."""
-    monkeypatch.setattr(ledger.Received, "verdict", lambda *_: None)
+    monkeypatch.setattr(ledger.Verdicts, "verdict", lambda *_: None)
 
 
 def change_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Acknowledge a refused parcel when it comes again."""
-    honest = ledger.Received.verdict
+    honest = ledger.Verdicts.verdict
     monkeypatch.setattr(
-        ledger.Received, "verdict", lambda self, sequence: None if honest(self, sequence) is None else True
+        ledger.Verdicts, "verdict", lambda self, sequence: None if honest(self, sequence) is None else True
     )
 
 
 def take_back_and_forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lose what comes back from the dead."""
-    monkeypatch.setattr(Core, "_take_back", lambda *_: None)
+    monkeypatch.setattr(Traffic, "take_back", lambda *_: None)
 
 
 def keep_mass_when_reborn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Come back from a false death with all one held, which the others have taken back in part."""
 
-    def reincarnate(self: Core, incarnation: int, _: float) -> None:
-        self.me = Address(self.me.rank, incarnation)
-        self.view.admit(self.me)
+    def reincarnate(self: Life, incarnation: int, _: float) -> None:
+        self._state.me = Address(self._state.me.rank, incarnation)
+        self._state.view.admit(self._state.me)
 
-    monkeypatch.setattr(Core, "_reincarnate", reincarnate)
+    monkeypatch.setattr(Life, "reincarnate", reincarnate)
 
 
 def forget_old_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take a copy that comes late, long after its parcel was acknowledged, for a new parcel."""
-    honest = ledger.Received.verdict
+    honest = ledger.Verdicts.verdict
     monkeypatch.setattr(
-        ledger.Received,
+        ledger.Verdicts,
         "verdict",
         lambda self, sequence: None if sequence < self._floor else honest(self, sequence),
     )
@@ -102,13 +103,13 @@ def forget_old_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def come_back_heavier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start a new life with more than a weight of 1."""
-    honest = Core._reincarnate
+    honest = Life.reincarnate
 
-    def reincarnate(self: Core, incarnation: int, now: float) -> None:
+    def reincarnate(self: Life, incarnation: int, now: float) -> None:
         honest(self, incarnation, now)
-        self.mass.weights = [2.0] * len(self.mass.weights)
+        self._state.mass.weights = [2.0] * len(self._state.mass.weights)
 
-    monkeypatch.setattr(Core, "_reincarnate", reincarnate)
+    monkeypatch.setattr(Life, "reincarnate", reincarnate)
 
 
 def ignore_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,10 @@ def test_a_cut_has_as_few_shards_of_at_most_so_many_bytes_as_can_be(size: int, s
         (lambda: Layout.uniform(3, 0, F4), "not 0"),
         (lambda: Layout.uniform(3, -1, F4), "not -1"),
         (lambda: Layout.uniform(3, 1, np.dtype(np.int32)), "dtype=int32: mass is made of floating-point numbers"),
-        (lambda: Layout.uniform(3, 1, np.dtype(np.complex64)), "dtype=complex64: mass is made of floating-point numbers"),
+        (
+            lambda: Layout.uniform(3, 1, np.dtype(np.complex64)),
+            "dtype=complex64: mass is made of floating-point numbers",
+        ),
         (lambda: Layout.cut(0, 64), "size=0: there is nothing to share"),
         (lambda: Layout.cut(5, 3), "shard_bytes=3: a shard must hold at least one element of 4 bytes"),
     ],
