@@ -208,7 +208,7 @@ class Core:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take in an event and return what is to be done about it, in that order; nothing if there is a sink."""
-        if self.phase is Phase.GONE and not isinstance(event, events.Leave):
+        if self._step.phase is Phase.GONE and not isinstance(event, events.Leave):
             return []  # what comes now stays its sender's, who hears that we left
         self._dispatch(event, now)
         self._work(now)
@@ -278,30 +278,37 @@ class Core:
 
     def _work(self, now: float) -> None:
         """Do what may be due after any event."""
-        for want in self.handover.asks(self.me, self.view, now):
+        state, step = self.state, self._step
+        for want in self.handover.asks(state.me, state.view, now):
             self.outlet.send(want)
-        if self._step.open:
-            for piece in self.handover.given(self.me):
+        if step.phase is not Phase.TRAINING:
+            for piece in self.handover.given(state.me):
                 self.outlet.send(piece)
-        if self.collective is not None and self.phase is not Phase.GONE:
+        if self.collective is not None and step.phase is not Phase.GONE:
             for one in self.collective.work(self.me, self.view.members, now):
                 if isinstance(one, Enter | Lack | Chunk):
                     self.outlet.send(one)
                 else:
                     self.outlet.emit(one)
-        self.life.go_on_leaving(now)
-        self._step.proceed_if_ready(now)
-        self.coding.busy(len(self.outbox) > 0, now)
+        if state.leaving:
+            self.life.go_on_leaving(now)
+        step.proceed_if_ready(now)
+        self.coding.busy(len(self.books.outbox) > 0, now)
 
     @property
     def deadline(self) -> float | None:
         """When a `Tick` is due, if nothing else happens before; None: never."""
-        if self.phase is Phase.GONE:
+        step = self._step
+        if step.phase is Phase.GONE:
             return None
-        news = self.news.due_at if self._step.open else None
-        collective = None if self.collective is None else self.collective.deadline
-        waits = self._step.turn_due_at, self.outbox.resend_at, self.patience.deadline, self.handover.deadline
-        return min([at for at in (*waits, news, self.life.deadline, collective) if at is not None], default=None)
+        due = [step.turn_due_at, self.books.outbox.resend_at, self.patience.deadline, self.handover.deadline]
+        if step.phase is not Phase.TRAINING:
+            due.append(self.news.due_at)
+        if self.life.watching or self.state.leaving:
+            due.append(self.life.deadline)
+        if self.collective is not None:
+            due.append(self.collective.deadline)
+        return min([moment for moment in due if moment is not None], default=None)
 
     # Checks
 

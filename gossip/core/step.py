@@ -231,7 +231,7 @@ class Step:
 
     def proceed_if_ready(self, now: float) -> None:
         """Give up what is overdue; let the trainer go on once nothing is waited for any more."""
-        if not self.open:
+        if self.phase is Phase.TRAINING:
             return
         self._patience.expire(now)  # of one that leaves, too, or its deadline never ends
         if self.phase is Phase.WAITING and not self._patience:
