@@ -25,12 +25,6 @@ NOT_YET: tuple[str, ...] = (
     "peers/reporting/pulse.py",
     "launch/",
     # Rooms that are being rewritten one after the other.
-    "peers/checkpoints/",
-    "peers/data/",
-    "peers/methods/",
-    "peers/model/",
-    "peers/optimizers/",
-    "peers/reporting/",
     "benchmarks/",
     "examples/",
 )

@@ -1,4 +1,4 @@
-"""What of a peer goes into a checkpoint, when, and how it comes back."""
+"""The parts of a peer in a checkpoint: when they are saved, and how they are restored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from gossip.core.core import Core
 from peers.checkpoints.checkpoint import Checkpoints
 from peers.checkpoints.random_states import capture_random_states, restore_random_states
-from peers.checkpoints.snapshot import Snapshot
+from peers.checkpoints.snapshot import CheckpointSnapshot
 from peers.checkpoints.state_dicts import flatten, unflatten
 from peers.data.batches import Batches
 from peers.methods.method import Method
@@ -23,7 +23,7 @@ __all__ = ["Restored", "Saving"]
 
 @dataclass(frozen=True)
 class Restored:
-    """What a checkpoint says of the gossip."""
+    """The state of the gossip in a checkpoint."""
 
     step: int
     turns: list[int]
@@ -32,11 +32,11 @@ class Restored:
 class Saving:
     """The checkpoints of one peer: ``RUN/rank-R/checkpoints``.
 
-    A checkpoint that is due after a step is taken when the loop asks `Peer.batches` for its next batch: then the body
-    of the loop is through, so that schedulers and counters of the user's are in step with the optimizer.
+    A checkpoint that is due after a step is taken when the loop asks `Peer.batches` for its next batch. Then the body
+    of the loop has ended, so that the user's schedulers and counters are consistent with the optimizer.
 
-    Weights are saved for the record. A peer that resumes enters as any newcomer does, with its z and a fresh weight
-    of 1: what was on its way when the swarm stopped is gone, so the saved ones no longer add up.
+    Weights are saved only for information. A peer that resumes enters like a newcomer, with its z and a new weight of
+    1: the mass that was in flight when the swarm stopped is lost, so the saved weights no longer add up.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Saving:
         )
 
     def load(self) -> Restored | None:
-        """Bring model, optimizer and all else back to the newest checkpoint that is whole, if there is one."""
+        """Restore model, optimizer and all other objects from the newest undamaged checkpoint, if there is one."""
         snapshot = self._checkpoints.load() if self._checkpoints is not None else None
         if snapshot is None:
             return None
@@ -81,38 +81,40 @@ class Saving:
         self._random = extra["random"]
         return Restored(extra["step"], list(extra["turns"]))
 
-    def _load_method(self, snapshot: Snapshot) -> None:
-        """Bring back what the algorithm keeps, if it was the same one, on shards of the same size."""
+    def _load_method(self, snapshot: CheckpointSnapshot) -> None:
+        """Restore the algorithm's state, if the checkpoint has the same algorithm and shard layout."""
         saved = unflatten(snapshot.tensors, snapshot.extra.get("method"), "method") or {}
         name = type(self._method).__name__
         if saved.get("name") == name and saved["shards"] == len(snapshot.extra["turns"]):
             self._method.load_state_dict(saved["state"])
             self._method.restored = True
         elif self._method.state_dict():
-            self._tell("the checkpoint is of another algorithm or cut: what it keeps beside the model starts afresh")
+            self._tell("the checkpoint has a different algorithm or shard layout; the algorithm's state was reset")
 
     def restore_data(self, index: int, batches: Batches) -> None:
-        """Bring a loop over data back to where it was."""
+        """Restore the position of a loop over data."""
         if index < len(self._data):
             batches.restore(self._data[index])
 
     def restore_random(self) -> None:
-        """Bring the generators back to where they were: once more for whatever drew from them since."""
+        """Restore the random number generators again, since code may have drawn from them after `load`."""
         if self._random is not None:
             restore_random_states(self._random, self._device)
 
     def step_is_over(self, step: int) -> None:
-        """Note that a step was made; every so often a checkpoint is due then."""
+        """Note that a step has ended; after every ``checkpoint_every`` steps a checkpoint is due."""
         self._random = None
         if self._checkpoints is not None and self._every and step % self._every == 0:
             self._due = step
 
     def save_if_due(self, core: Core, loops: Sequence[Batches]) -> None:
-        """Take a checkpoint, if one is due; it is written in the background."""
+        """Take a checkpoint if one is due; it is written in the background."""
         if self._due is None or self._checkpoints is None:
             return
         step, self._due = self._due, None
-        snapshot = Snapshot(extra={"step": step, "weights": list(core.mass.weights), "turns": list(core.turns)})
+        snapshot = CheckpointSnapshot(
+            extra={"step": step, "weights": list(core.mass.weights), "turns": list(core.turns)}
+        )
         method = {"name": type(self._method).__name__, "shards": len(core.turns), "state": self._method.state_dict()}
         states = [("model", self._model.state_dict()), ("optimizer", self._optimizer.state_dict()), ("method", method)]
         for name, state in states:
@@ -127,9 +129,9 @@ class Saving:
         self._checkpoints.save(step, snapshot)
 
     def save_last(self, step: int, core: Core, loops: Sequence[Batches]) -> None:
-        """Take a checkpoint of the step with which the peer ends early, if it takes any: due or not."""
+        """Take a checkpoint of the step at which the peer ends early, due or not, if checkpoints are enabled."""
         if self._every and self._checkpoints is not None:
-            self._checkpoints.wait()  # two at once would mean that this one is skipped
+            self._checkpoints.wait()  # otherwise this save could be skipped
             self._due = step
             self.save_if_due(core, loops)
 
@@ -137,10 +139,10 @@ class Saving:
         """Return the step of the newest checkpoint on the disk, if there is one."""
         try:
             return max(self._checkpoints.steps(), default=None) if self._checkpoints is not None else None
-        except OSError:  # the directory is gone, or never came to be; that was reported when it was needed
+        except OSError:  # the directory is gone, or was never made; that was reported when it was needed
             return None
 
     def close(self) -> None:
-        """Wait until what is being written is on the disk."""
+        """Wait until the present save is on the disk."""
         if self._checkpoints is not None:
             self._checkpoints.close()

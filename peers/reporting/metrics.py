@@ -1,7 +1,7 @@
-"""What a peer tells Prometheus: its figures as text over HTTP, on loopback unless told otherwise.
+"""The metrics of a peer for Prometheus: its figures as text over HTTP, by default on loopback.
 
-Everything is read when somebody asks, in the thread of the server. Figures are single numbers, or dictionaries that
-are copied in one go, so no lock is taken and neither the trainer nor the gossip thread ever waits for a scrape.
+All figures are read during a scrape, in the thread of the server. They are single numbers, or dictionaries that are
+copied in one operation, so no lock is taken, and neither the trainer nor the gossip thread ever waits for a scrape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peers.setup import Setup
 
 __all__ = ["Figures", "Metrics"]
 
-#: What can happen to a member: the label, and how the chronicle counts it.
+#: The changes of a member: the label, and the name in the chronicle.
 _HAPPENED = {
     "death": "died",
     "suspicion": "suspected",
@@ -31,12 +31,12 @@ _HAPPENED = {
     "return": "returned",
     "leave": "left",
 }
-#: What can become of a parcel: the label, and how the chronicle counts it.
+#: The fates of a parcel: the label, and the name in the chronicle.
 _FATES = {"booked": "Booked", "refused": "Refused", "released": "Released", "taken_back": "TakenBack"}
 
 
 class Figures(NamedTuple):
-    """What a peer knows of itself; the engine is there once a model is attached."""
+    """The figures of a peer; the engine is there once a model is attached."""
 
     step: int
     samples: int
@@ -48,7 +48,7 @@ class Metrics:
     """Serves the figures of one peer."""
 
     def __init__(self, setup: Setup) -> None:
-        """Bind and serve; there is nothing to tell before `show`."""
+        """Bind and serve; there are no figures before `show`."""
         port = setup.metrics_port + setup.local_rank if setup.metrics_port else 0
         self._figures = _Figures(setup)
         registry = CollectorRegistry(auto_describe=False)
@@ -58,40 +58,42 @@ class Metrics:
             self._server, self._thread = start_http_server(port, setup.metrics_bind, registry)
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
-            raise SettingsError(f"cannot serve metrics on {place}: {why}; choose another metrics_port") from error
-        #: Where it is served; the port is the real one, also where any was asked for.
+            raise SettingsError(
+                f"metrics_port={setup.metrics_port}: cannot serve metrics on {place}: {why}; choose another port"
+            ) from error
+        #: The endpoint of the server. Its port is the real one, even if any free port was requested.
         self.endpoint = Endpoint(setup.metrics_bind, self._server.server_port)
 
     def show(self, source: Callable[[], Figures]) -> None:
-        """Serve from now on what the source says; it is called in another thread."""
+        """Serve the figures of the source from now on; it is called in another thread."""
         self._figures.source = source
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 class _Figures(Collector):
-    """The figures as Prometheus wants them."""
+    """The figures in the form of Prometheus."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self.source: Callable[[], Figures] | None = None
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all that is known at this moment."""
+        """Yield the present figures."""
         setup = self._setup
-        info = GaugeMetricFamily("gossip_peer_info", "Which peer this is; always 1.", labels=_INFO)
+        info = GaugeMetricFamily("gossip_peer_info", "The identity of this peer; always 1.", labels=_INFO)
         info.add_metric([str(setup.rank), setup.run, setup.topology, setup.algorithm, __version__], 1)
         yield info
         if self.source is None:
             return
         step, samples, waited, engine = self.source()
-        yield _counter("steps", "Steps of the optimizer, those before a checkpoint included.", step)
-        yield _counter("samples", "Samples trained on, as far as they came from peer.batches.", samples)
-        yield _counter("waited_seconds", "Time in which the trainer waited for the gossip.", waited)
+        yield _counter("steps", "Steps of the optimizer, including those before a checkpoint.", step)
+        yield _counter("samples", "Samples trained on that came from peer.batches.", samples)
+        yield _counter("waited_seconds", "Time during which the trainer waited for the gossip.", waited)
         if engine is not None:
             yield from _of_engine(engine)
 
@@ -105,28 +107,28 @@ def _of_engine(engine: Engine) -> Iterator[Metric]:
     states = ["alive", *list(chronicle.states.values())]
     rejected = dict(core.rejections.by_reason)
     yield _gauge("weight", "This peer's push-sum weight, the mean over its shards.", sum(weights) / len(weights))
-    yield _gauge("life", "The incarnation that this peer is in.", core.me.incarnation)
-    for name, told in (("loss", "The loss that was logged last."), ("disagreement", "As it was last measured.")):
+    yield _gauge("life", "The present incarnation of this peer.", core.me.incarnation)
+    for name, told in (("loss", "The loss that was logged last."), ("disagreement", "The last measured one.")):
         if row.get(name) is not None:
             yield _gauge(name, told, row[name])
     yield _counter("sent_bytes", "Bytes handed to the transport.", driver.bytes_sent)
     yield _counter("received_bytes", "Bytes that came from the transport.", driver.bytes_received)
-    yield _counter("dropped_messages", "Messages that the transport did not take: no connection.", driver.dropped)
-    members = GaugeMetricFamily("gossip_members", "Members as this peer sees them, itself included.", labels=["state"])
+    yield _counter("dropped_messages", "Messages that the transport dropped: no connection.", driver.dropped)
+    members = GaugeMetricFamily("gossip_members", "Members in this peer's view, itself included.", labels=["state"])
     for state in State:
         name = state.name.lower()
         members.add_metric([name], states.count(name))
     yield members
     happened = {label: counts.get(f"member {what}", 0) for label, what in _HAPPENED.items()}
-    yield _counters("member_changes", "What happened to other members, as this peer saw it.", "kind", happened)
-    yield _counter("reincarnations", "Lives that this peer gave up, declared dead.", counts.get("reincarnated", 0))
-    yield _counter("written_off_weight", "Weight that was written off by this peer.", chronicle.written_off)
+    yield _counters("member_changes", "Changes of other members in this peer's view.", "kind", happened)
+    yield _counter("reincarnations", "Lives of this peer that were declared dead.", counts.get("reincarnated", 0))
+    yield _counter("written_off_weight", "Weight that this peer wrote off.", chronicle.written_off)
     reasons = {reason.value: rejected.get(reason, 0) for reason in Reason}
-    yield _counters("rejected_frames", "Frames that were thrown away.", "reason", reasons)
+    yield _counters("rejected_frames", "Frames that were rejected.", "reason", reasons)
     fates = {label: counts.get(what, 0) for label, what in _FATES.items()}
     yield _counters("parcels", "Parcels of others booked or refused; own ones released or taken back.", "fate", fates)
     yield _counter(
-        "not_finite_shards", "Pushes that NaN or infinity in the own values held up.", counts.get("NotFinite", 0)
+        "not_finite_shards", "Pushes that were held back because of NaN or infinity.", counts.get("NotFinite", 0)
     )
 
 
