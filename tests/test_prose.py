@@ -17,12 +17,6 @@ NOT_YET: tuple[str, ...] = (
     "gossip/membership/body_codec.py",
     "gossip/events.py",
     # Rooms that are being rewritten one after the other.
-    "peers/checkpoints/",
-    "peers/data/",
-    "peers/methods/",
-    "peers/model/",
-    "peers/optimizers/",
-    "peers/reporting/",
     "benchmarks/",
     "examples/",
 )

@@ -42,7 +42,7 @@ class Conditions:
 
 
 @dataclass
-class _Peer:
+class _SimulatedPeer:
     membership: Membership
     running: bool = True
     paused_until: float = 0.0
@@ -73,7 +73,7 @@ class MembershipSwarm:
     seed: int = 0
     conditions: Conditions = field(default_factory=Conditions)
     now: float = 0.0
-    peers: dict[int, _Peer] = field(default_factory=dict)
+    peers: dict[int, _SimulatedPeer] = field(default_factory=dict)
     #: The changes of what peers believe, in order.
     changes: list[Change] = field(default_factory=list)
     #: Whether nothing passes between two ranks.
@@ -91,7 +91,7 @@ class MembershipSwarm:
     def add(self, me: Record, known: Mapping[int, Record] | None = None) -> Membership:
         """Start one peer; it replaces any peer of the same rank."""
         membership = Membership(me, self.settings, self.seed, self.now, known)
-        self.peers[me.rank] = _Peer(membership)
+        self.peers[me.rank] = _SimulatedPeer(membership)
         self._set_wake(me.rank)
         return membership
 

@@ -1,1 +1,1 @@
-"""Checkpoints of one peer: what is in them, how they are written, checked and read."""
+"""Checkpoints of one peer: their content, and how they are written, checked and read."""

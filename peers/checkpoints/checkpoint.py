@@ -1,4 +1,4 @@
-"""Checkpoints of one peer: saved in the background, checked when loaded, never in the way of training."""
+"""Checkpoints of one peer: saved in the background, checked when loaded, never delaying or stopping training."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gossip.errors import GossipError, SettingsError
 from peers.checkpoints.checkpoint_directory import CheckpointDirectory
 from peers.checkpoints.directory_lock import Locked
 from peers.checkpoints.manifest import CheckpointError, Damaged
-from peers.state.snapshot import FrozenSnapshot, Snapshot, freeze
+from peers.state.snapshot import CheckpointSnapshot, FrozenSnapshot, freeze
 from peers.state.storable import StateError
 
-__all__ = ["CheckpointError", "Checkpoints", "Damaged", "Snapshot", "StateError"]
+__all__ = ["CheckpointError", "CheckpointSnapshot", "Checkpoints", "Damaged", "StateError"]
 
 _LOG = logging.getLogger(__name__)
 _ADVICE = {
@@ -34,34 +34,34 @@ _ADVICE = {
 class Checkpoints:
     """The checkpoints in one directory, which belongs to one peer.
 
-    A save costs the caller one copy of the tensors into CPU memory; a thread writes them. One save at a time: one that
-    comes while another is under way is skipped, counted and reported, so that no step ever waits for a disk. For the
-    last save of a run, which must not be skipped, call `wait` before and after.
+    A save costs the caller one copy of the tensors into CPU memory; a thread writes them. There is one save at a time.
+    A save that is requested during another one is skipped, counted and reported, so that no step ever waits for a disk.
+    For the last save of a run, which must not be skipped, call `wait` before and after.
 
-    Errors of the disk never reach the trainer: they are counted and reported, and the checkpoints that were there
-    stay. A state that cannot be saved at all (`StateError`) is raised: it is the same on every step, so it shows at
-    the first.
+    Errors of the disk never reach the trainer: they are counted and reported, and the earlier checkpoints stay. For a
+    state that cannot be saved, `save` raises `StateError`: the error is the same on every step, so it shows at the
+    first.
 
     Attributes:
-        saved: How many saves are on the disk.
-        skipped: How many were not begun, since another was under way.
-        failed: How many came to nothing.
+        saved: The number of saves that are on the disk.
+        skipped: The number of saves that were skipped, because another one was being written.
+        failed: The number of saves that failed.
     """
 
     def __init__(self, directory: Path | str, keep: int = 3, report: Callable[[str], None] | None = None) -> None:
-        """Make the directory and lock it; if that is impossible, report it and try again with every save.
+        """Make the directory and lock it. If that is impossible, report it and try again with every save.
 
         Args:
-            directory: Where to keep them. It is made if it does not exist.
-            keep: How many to keep. The disk needs room for one more.
-            report: Is given a sentence about whatever goes wrong, also from the writing thread. Without it the
-                sentences are logged as warnings.
+            directory: The directory of the checkpoints. It is made if it does not exist.
+            keep: The number of checkpoints to keep. The disk needs room for one more.
+            report: Called with a sentence about each failure, also from the writing thread. Without it the sentences
+                are logged as warnings.
 
         Raises:
-            CheckpointError: If somebody else writes into the directory.
+            CheckpointError: If another process writes into the directory.
         """
         if keep < 1:
-            raise SettingsError(f"keep is {keep}: at least one checkpoint must be kept")
+            raise SettingsError(f"keep must be 1 or more checkpoints, not {keep}")
         self.saved = self.skipped = self.failed = 0
         self._directory = CheckpointDirectory(Path(directory), keep)
         self._callback = report
@@ -74,23 +74,23 @@ class Checkpoints:
         except OSError as error:
             self._report(f"no checkpoints can be saved: {_explain(error)}")
 
-    def save(self, step: int, snapshot: Snapshot) -> bool:
-        """Begin to save; return whether it was begun. Steps do not go down, but for what `load` went back.
+    def save(self, step: int, snapshot: CheckpointSnapshot) -> bool:
+        """Begin a save; return whether it began. Steps must not decrease, except after a `load`.
 
         Raises:
-            StateError: If the snapshot holds what cannot be saved.
+            StateError: If the snapshot has content that cannot be saved.
         """
         if self._closed:
-            raise CheckpointError("these checkpoints are closed")
+            raise CheckpointError(f"the checkpoint of step {step} cannot be saved: these checkpoints are closed")
         if not 0 <= step < 10**18:
-            raise SettingsError(f"there is no step {step}")
+            raise SettingsError(f"step must be 0 or more, not {step}")
         if not self.wait(0):
             self.skipped += 1
             self._report(f"the checkpoint of step {step} is skipped: the one before is still being written")
             return False
         try:
             frozen = freeze(snapshot)
-            # Not a daemon: a program that ends finishes its last checkpoint.
+            # Not a daemon thread: a program that ends finishes its last checkpoint.
             thread = threading.Thread(target=self._write, args=(step, frozen), name="checkpoint")
             thread.start()
         except (MemoryError, RuntimeError) as error:  # no room for the copy, or for a thread
@@ -100,7 +100,7 @@ class Checkpoints:
         return True
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the save under way, if any; return whether none is any more."""
+        """Wait for the present save, if any; return whether it has ended."""
         if self._thread is not None:
             self._thread.join(timeout)
             if self._thread.is_alive():
@@ -108,10 +108,10 @@ class Checkpoints:
             self._thread = None
         return True
 
-    def load(self) -> Snapshot | None:
-        """Return the newest checkpoint that is whole, or None if there is none at all.
+    def load(self) -> CheckpointSnapshot | None:
+        """Return the newest undamaged checkpoint, or None if there are no checkpoints.
 
-        Those that were passed over for damage are reported, and removed once the next save is in place.
+        Damaged checkpoints are reported and skipped, and removed after the next save.
 
         Raises:
             CheckpointError: If all are damaged, if the directory cannot be read, or if one is of a later version.
@@ -122,15 +122,15 @@ class Checkpoints:
         except FileNotFoundError:
             return None
         except OSError as error:
-            # Not None: a run that has checkpoints must not begin anew because a disk was not mounted properly.
+            # Not None: a run that has checkpoints must not start from the beginning because a disk was not mounted.
             raise CheckpointError(f"no checkpoints can be loaded: {_explain(error)}") from error
 
     def steps(self) -> list[int]:
-        """Return the steps that have a checkpoint, whole or not, oldest first."""
+        """Return the steps that have a checkpoint, damaged or not, oldest first."""
         return [place.step for place in self._directory.places()]
 
     def close(self) -> None:
-        """Wait for the save under way, and let others write into the directory."""
+        """Wait for the present save, and unlock the directory."""
         self.wait()
         self._closed = True
         self._directory.release()
@@ -147,7 +147,7 @@ class Checkpoints:
         try:
             self._directory.prepare()
             self._directory.write(step, frozen)
-        except Exception as error:  # noqa: BLE001  (whatever it is, training goes on, and the error is not lost)
+        except Exception as error:  # noqa: BLE001  (training continues after any error, and the error is reported)
             self._fail(step, error)
             return
         self.saved += 1
@@ -158,12 +158,12 @@ class Checkpoints:
 
     def _fail(self, step: int, error: Exception) -> None:
         self.failed += 1
-        self._report(f"the checkpoint of step {step} is not saved, and training goes on: {_explain(error)}")
+        self._report(f"the checkpoint of step {step} was not saved, and training continues: {_explain(error)}")
 
     def _report(self, sentence: str) -> None:
         try:
             (self._callback or _LOG.warning)(sentence)
-        except Exception:  # noqa: BLE001  (the caller's; it must not end a training step either)
+        except Exception:  # noqa: BLE001  (an error of the caller's function must not end a training step either)
             _LOG.warning("the callback for reports on checkpoints failed on: %s", sentence, exc_info=True)
 
 

@@ -1,4 +1,4 @@
-"""The directory of one peer's checkpoints: which are there, which is next, which go. No threads, no mercy on errors."""
+"""The directory of one peer's checkpoints: listing, writing, reading and removing. No threads; errors are raised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from peers.checkpoints.directory_lock import DirectoryLock
 from peers.checkpoints.manifest import CheckpointError, Damaged
 from peers.checkpoints.snapshot_files import read_snapshot, write_snapshot
-from peers.state.snapshot import FrozenSnapshot, Snapshot
+from peers.state.snapshot import CheckpointSnapshot, FrozenSnapshot
 
 __all__ = ["CheckpointDirectory", "Place"]
 
@@ -21,7 +21,7 @@ _TEMPORARY = re.compile(r"\.step-[\d-]+\.tmp-\d+")
 
 
 class Place(NamedTuple):
-    """A checkpoint by name. One that is saved again for the same step (after damage, say) is a further attempt."""
+    """The name of a checkpoint. A second checkpoint of the same step, for example after damage, is another attempt."""
 
     step: int
     attempt: int
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class CheckpointDirectory:
-    """Checkpoints by step. The newest is found by looking, so there is no pointer that could be wrong."""
+    """Checkpoints by step. The newest is found by listing the directory, so there is no pointer that could be wrong."""
 
     def __init__(self, path: Path, keep: int) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class CheckpointDirectory:
         self._passed_over: set[Place] = set()
 
     def prepare(self) -> None:
-        """Make the directory, lock it, and remove what writers that died have left. OSError or Locked."""
+        """Make the directory, lock it, and remove the leftovers of writers that died. Raises OSError or Locked."""
         if not self._lock.held:
             self._path.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
@@ -53,7 +53,7 @@ class CheckpointDirectory:
                 Path(entry.path).unlink()
 
     def places(self) -> list[Place]:
-        """Return what is there by its name, whole or not, oldest first."""
+        """Return the checkpoints in the directory, damaged or not, oldest first."""
         found = []
         with os.scandir(self._path) as entries:
             for entry in entries:
@@ -64,22 +64,23 @@ class CheckpointDirectory:
         return sorted(found)
 
     def write(self, step: int, frozen: FrozenSnapshot) -> None:
-        """Put a checkpoint in place. It must be the newest: CheckpointError if a later step is there already."""
+        """Write a checkpoint. Raises CheckpointError if the directory has a later step already."""
         places = self.places()
         newest = max((place for place in places if place not in self._passed_over), default=None)
         if newest is not None and step < newest.step:
-            # Of another run, or of this one and not loaded. To remove it would lose work, and to keep it
-            # would load it instead of this one.
+            # The later step is of another run, or of this one and not loaded. If it were removed, work would be lost.
+            # If it were kept, it would be loaded instead of this one.
             raise CheckpointError(
-                f"{self._path} holds step {newest.step} already: load it first, or give another directory"
+                f"{self._path} already has a checkpoint of step {newest.step}, which is later than step {step}: load "
+                "it first, or use another directory"
             )
         place = Place(step, max((place.attempt + 1 for place in places if place.step == step), default=0))
         write_snapshot(self._temporary(place), self._path / str(place), step, frozen)
 
-    def read(self, report: Callable[[str], None]) -> Snapshot | None:
-        """Return the newest that is whole, None if there is none at all.
+    def read(self, report: Callable[[str], None]) -> CheckpointSnapshot | None:
+        """Return the newest undamaged checkpoint, or None if there are no checkpoints.
 
-        What is passed over for damage is reported, no longer counts, and goes with the next `remove_old`.
+        Damaged checkpoints are reported, no longer count, and are removed by the next `remove_old`.
 
         Raises:
             CheckpointError: If all are damaged, or one is of a later version.
@@ -91,30 +92,30 @@ class CheckpointDirectory:
                 snapshot = read_snapshot(self._path / str(place), place.step)
             except Damaged as error:
                 damages[place] = str(error)
-                report(f"a checkpoint is damaged and passed over: {error}")
+                report(f"a damaged checkpoint was skipped: {error}")
             else:
                 self._passed_over = set(damages)
                 return snapshot
         if places:
             raise CheckpointError(
-                f"all checkpoints in {self._path} are damaged; move the directory away to begin anew: "
+                f"all checkpoints in {self._path} are damaged; move the directory away to start from the beginning: "
                 + "; ".join(damages.values())
             )
         return None
 
     def remove_old(self) -> None:
-        """Remove all but the newest, and what was passed over. OSError."""
+        """Remove all but the newest checkpoints, and the damaged ones. Raises OSError."""
         places = self.places()
         kept = [place for place in places if place not in self._passed_over][-self._keep :]
         for place in sorted(set(places) - set(kept)):
-            # Renamed first: a removal that is cut short must not leave half a checkpoint under a good name.
+            # Renamed first: an interrupted removal must not leave half a checkpoint under a valid name.
             temporary = self._temporary(place)
             (self._path / str(place)).rename(temporary)
             shutil.rmtree(temporary)
         self._passed_over = set()
 
     def release(self) -> None:
-        """Let others write here."""
+        """Unlock the directory."""
         self._lock.release()
 
     def _temporary(self, place: Place) -> Path:

@@ -1,4 +1,4 @@
-"""One writer per directory: a lock that the kernel gives back when its process dies, however it dies."""
+"""One writer per directory: a lock that the kernel releases when its process dies, for any reason."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["DirectoryLock", "Locked"]
 
 
 class Locked(GossipError):
-    """Somebody else writes into this directory."""
+    """Another process writes into this directory."""
 
 
 class DirectoryLock:
-    """An exclusive lock on a directory, by way of flock on the file ``.lock`` in it."""
+    """An exclusive lock on a directory: flock on the file ``.lock`` in it."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / ".lock"
@@ -27,14 +27,14 @@ class DirectoryLock:
 
     @property
     def held(self) -> bool:
-        """Whether the lock is ours, and still that of this directory: it may have been removed and made again."""
+        """Whether this process has the lock, and of this directory: it may have been removed and made again."""
         try:
             return self._descriptor is not None and os.path.samestat(os.fstat(self._descriptor), self._path.lstat())
         except FileNotFoundError:
             return False
 
     def acquire(self) -> None:
-        """Take the lock now. Locked if somebody has it, OSError if the file cannot be made."""
+        """Take the lock now. Raises Locked if another process has it, and OSError if the file cannot be made."""
         if self.held:
             return
         self.release()
@@ -45,19 +45,19 @@ class DirectoryLock:
             owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
             raise Locked(
-                f"{self._path.parent} is written to by another process (pid {owner}): give every peer a directory of "
-                "its own, or wait for that process to end"
+                f"another process (pid {owner}) writes into {self._path.parent}: use a separate directory for every "
+                "peer, or wait until that process ends"
             ) from error
         except OSError:
             os.close(descriptor)
             raise
-        with contextlib.suppress(OSError):  # the number is for that message only; a full disk has no room for it
+        with contextlib.suppress(OSError):  # the pid is only for that message; a full disk has no room for it
             os.ftruncate(descriptor, 0)
             os.write(descriptor, b"%d\n" % os.getpid())
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the lock back. The file stays: removing it would let two writers in, each with a file of their own."""
+        """Release the lock. The file stays: without it two writers could each lock a file of their own."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -67,8 +67,8 @@ _locks: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
 
 
 def _forget() -> None:
-    # A flock belongs to every fork that has the file open. A data loader's worker that outlives
-    # its killed parent by seconds must not keep the restarted peer out.
+    # A flock belongs to every fork that has the file open. A data loader's worker may outlive its killed parent by
+    # seconds, and must not keep the lock from the restarted peer.
     for lock in _locks:
         lock.release()
 

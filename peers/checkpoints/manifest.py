@@ -1,10 +1,10 @@
-"""The manifest of a checkpoint: which files, how long, which checksums; and careful ways to read files.
+"""The manifest of a checkpoint: its files, their sizes and checksums; and safe ways to read files.
 
     manifest    8 bytes GOSSIPCK, 4 bytes version, 8 bytes xxh3_64 of version and payload,
                 payload: msgpack [step, {file: [bytes, xxh3_128]}]
 
-Checksums find every accident. They are no signatures: who can write into the directory can forge them. So names are
-never taken from the manifest, lengths never believed, and links never followed.
+Checksums find accidental damage. They are not signatures: a process that can write into the directory can forge them.
+So names are never taken from the manifest, lengths are never trusted, and links are never followed.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _MAGIC = b"GOSSIPCK"
 _HEADER = len(_MAGIC) + 4 + 8
 _MANIFEST_LIMIT = 4096
 _CHUNK = 2**24
-#: Missing, a link, not a file; the disk cannot read it; and 0 for what is found wrong here.
+#: The file is missing, a link, or not a file; the disk cannot read it; and 0 for errors that this module raises.
 _DAMAGE = {errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EIO, 0}
 
 
 class CheckpointError(GossipError):
-    """Checkpoints cannot be used as asked; says what to do."""
+    """Checkpoints cannot be used in this way; the message says what to do."""
 
 
 class Damaged(CheckpointError):
-    """A checkpoint that is not whole: names the file and what is wrong with it."""
+    """A checkpoint is damaged; the message names the file and what is wrong with it."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -51,7 +51,7 @@ class Damaged(CheckpointError):
 
 @contextlib.contextmanager
 def damage(path: Path) -> Iterator[None]:
-    """Turn the errors that mean damage into `Damaged`; others, such as too many open files, say nothing of the disk."""
+    """Turn the errors that mean damage into `Damaged`. Others, such as too many open files, are raised unchanged."""
     try:
         yield
     except OSError as error:
@@ -61,7 +61,7 @@ def damage(path: Path) -> Iterator[None]:
 
 
 def write_manifest(directory: Path, step: int) -> None:
-    """Write down what the files of a checkpoint are now."""
+    """Write the sizes and checksums of a checkpoint's files."""
     files = {}
     for name in FILES:
         size = (directory / name).stat().st_size
@@ -82,14 +82,14 @@ def check_files(directory: Path, step: int) -> None:
         with damage(path):
             found = _checksum(path, size)
         if found != checksum:
-            raise Damaged(path, "the checksum does not match: bytes were changed")
+            raise Damaged(path, "the checksum does not match: the file was changed")
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """Return the content of a regular file of at most so many bytes; OSError for anything else."""
+    """Return the content of a regular file of at most ``limit`` bytes. Raises OSError for any other."""
     with os.fdopen(_open(path), "rb") as file:
         if (size := os.fstat(file.fileno()).st_size) > limit:
-            raise OSError(0, f"longer than {limit} bytes", str(path))
+            raise OSError(0, f"the file is longer than {limit} bytes", str(path))
         return file.read(size)
 
 
@@ -98,26 +98,26 @@ def _read_manifest(path: Path, step: int) -> dict[str, list[Any]]:
         data = read_regular(path, _MANIFEST_LIMIT)
     version, checksum, payload = data[8:12], data[12:_HEADER], data[_HEADER:]
     if not data.startswith(_MAGIC) or len(data) < _HEADER:
-        raise Damaged(path, "not a manifest")
-    # This much of the layout is for ever: a later version must be told from damage.
+        raise Damaged(path, "this is not a manifest")
+    # This part of the layout never changes: a later version must be distinguished from damage.
     if xxhash.xxh3_64_digest(version + payload) != checksum:
-        raise Damaged(path, "the checksum does not match: bytes were changed")
+        raise Damaged(path, "the checksum does not match: the file was changed")
     if (number := int.from_bytes(version, "little")) > VERSION:
         raise CheckpointError(
-            f"{path.parent} has format {number}, and this program reads up to {VERSION}: update the program, or give "
-            "another directory"
+            f"{path.parent} has format {number}, and this program reads formats up to {VERSION}: update the program, "
+            "or use another directory"
         )
     try:
         content = msgpack.unpackb(payload)
     except (ValueError, msgpack.UnpackException, RecursionError) as error:
         raise Damaged(path, f"not msgpack: {type(error).__name__} {error}".rstrip()) from error
     if not isinstance(content, list) or len(content) != 2 or type(content[0]) is not int:
-        raise Damaged(path, "not a manifest")
+        raise Damaged(path, "this is not a manifest")
     written, files = content
     if not isinstance(files, dict) or files.keys() != set(FILES) or not all(map(_is_entry, files.values())):
-        raise Damaged(path, f"does not list exactly {' and '.join(FILES)}")
+        raise Damaged(path, f"the manifest does not list exactly {' and '.join(FILES)}")
     if written != step:
-        raise Damaged(path, f"written for step {written}")
+        raise Damaged(path, f"the manifest is of step {written}, not of step {step}")
     return files
 
 
@@ -126,19 +126,19 @@ def _is_entry(entry: object) -> bool:
 
 
 def _open(path: Path) -> int:
-    # Not blocking, so that a named pipe in place of a file is refused instead of waited for.
+    # Not blocking, so that a named pipe in place of a file is refused at once.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(0, "not a regular file", str(path))
+        raise OSError(0, "this is not a regular file", str(path))
     return descriptor
 
 
 def _checksum(path: Path, expected: int) -> bytes:
-    """Return the checksum of a file that must have so many bytes."""
+    """Return the checksum of a file that must have ``expected`` bytes."""
     with os.fdopen(_open(path), "rb", buffering=0) as file:
         if (size := os.fstat(file.fileno()).st_size) != expected:
-            raise OSError(0, f"{size} bytes, not the {expected} that were written", str(path))
+            raise OSError(0, f"the file has {size} bytes instead of {expected}", str(path))
         checksum = xxhash.xxh3_128()
         while chunk := file.read(_CHUNK):
             checksum.update(chunk)

@@ -1,4 +1,4 @@
-"""What of a peer goes into a checkpoint, when, and how it comes back."""
+"""The parts of a peer in a checkpoint: when they are saved, and how they are restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peers.data.batches import Batches
 from peers.methods.method import Method
 from peers.setup import Setup
 from peers.state.random_states import capture_random_states, restore_random_states
-from peers.state.snapshot import Snapshot
+from peers.state.snapshot import CheckpointSnapshot
 from peers.state.state_dicts import flatten, unflatten
 
 __all__ = ["Restored", "Saving", "Stateful"]
@@ -33,7 +33,7 @@ class Stateful(Protocol):
 
 @dataclass(frozen=True)
 class Restored:
-    """What a checkpoint says of the gossip."""
+    """The state of the gossip in a checkpoint."""
 
     step: int
     turns: list[int]
@@ -42,11 +42,11 @@ class Restored:
 class Saving:
     """The checkpoints of one peer: ``RUN/rank-R/checkpoints``.
 
-    A checkpoint that is due after a step is taken when the loop asks `Peer.batches` for its next batch: then the body
-    of the loop is through, so that schedulers and counters of the user's are in step with the optimizer.
+    A checkpoint that is due after a step is taken when the loop asks `Peer.batches` for its next batch. Then the body
+    of the loop has ended, so that the user's schedulers and counters are consistent with the optimizer.
 
-    Weights are saved for the record. A peer that resumes enters as any newcomer does, with its z and a fresh weight
-    of 1: what was on its way when the swarm stopped is gone, so the saved ones no longer add up.
+    Weights are saved only for information. A peer that resumes enters like a newcomer, with its z and a new weight of
+    1: the mass that was in flight when the swarm stopped is lost, so the saved weights no longer add up.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Saving:
         )
 
     def load(self) -> Restored | None:
-        """Bring model, optimizer and all else back to the newest checkpoint that is whole, if there is one."""
+        """Restore model, optimizer and all other objects from the newest undamaged checkpoint, if there is one."""
         snapshot = self._checkpoints.load() if self._checkpoints is not None else None
         if snapshot is None:
             return None
@@ -91,28 +91,28 @@ class Saving:
         self._random = extra["random"]
         return Restored(extra["step"], list(extra["turns"]))
 
-    def _load_method(self, snapshot: Snapshot) -> None:
-        """Bring back what the algorithm keeps, if it was the same one, on shards of the same size."""
+    def _load_method(self, snapshot: CheckpointSnapshot) -> None:
+        """Restore the algorithm's state, if the checkpoint has the same algorithm and shard layout."""
         saved = unflatten(snapshot.tensors, snapshot.extra.get("method"), "method") or {}
         name = type(self._method).__name__
         if saved.get("name") == name and saved["shards"] == len(snapshot.extra["turns"]):
             self._method.load_state_dict(saved["state"])
             self._method.restored = True
         elif self._method.state_dict():
-            self._warn("the checkpoint is of another algorithm or cut: what it keeps beside the model starts afresh")
+            self._warn("the checkpoint has a different algorithm or shard layout; the algorithm's state was reset")
 
     def restore_data(self, index: int, batches: Batches) -> None:
-        """Bring a loop over data back to where it was."""
+        """Restore the position of a loop over data."""
         if index < len(self._data):
             batches.restore(self._data[index])
 
     def restore_random(self) -> None:
-        """Bring the generators back to where they were: once more for whatever drew from them since."""
+        """Restore the random number generators again, since code may have drawn from them after `load`."""
         if self._random is not None:
             restore_random_states(self._random, self._device)
 
     def step_is_over(self, step: int) -> None:
-        """Note that a step was made; every so often a checkpoint is due then."""
+        """Note that a step has ended; after every ``checkpoint_every`` steps a checkpoint is due."""
         self._random = None
         if self._checkpoints is not None and self._every and step % self._every == 0:
             self._due = step
@@ -122,7 +122,9 @@ class Saving:
         if self._due is None or self._checkpoints is None:
             return
         step, self._due = self._due, None
-        snapshot = Snapshot(extra={"step": step, "weights": list(status.weights), "turns": list(status.turns)})
+        snapshot = CheckpointSnapshot(
+            extra={"step": step, "weights": list(status.weights), "turns": list(status.turns)}
+        )
         method = {"name": type(self._method).__name__, "shards": len(status.turns), "state": self._method.state_dict()}
         states = [("model", self._model.state_dict()), ("optimizer", self._optimizer.state_dict()), ("method", method)]
         for name, state in states:
@@ -139,7 +141,7 @@ class Saving:
     def save_last(self, step: int, status: Status, loops: Sequence[Batches]) -> None:
         """Take a checkpoint of the step with which the peer ends early, if it takes any: due or not."""
         if self._every and self._checkpoints is not None:
-            self._checkpoints.wait()  # two at once would mean that this one is skipped
+            self._checkpoints.wait()  # otherwise this save could be skipped
             self._due = step
             self.save_if_due(status, loops)
 
@@ -147,10 +149,10 @@ class Saving:
         """Return the step of the newest checkpoint on the disk, if there is one."""
         try:
             return max(self._checkpoints.steps(), default=None) if self._checkpoints is not None else None
-        except OSError:  # the directory is gone, or never came to be; that was reported when it was needed
+        except OSError:  # the directory is gone, or was never made; that was reported when it was needed
             return None
 
     def close(self) -> None:
-        """Wait until what is being written is on the disk."""
+        """Wait until the present save is on the disk."""
         if self._checkpoints is not None:
             self._checkpoints.close()

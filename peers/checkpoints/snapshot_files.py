@@ -1,11 +1,11 @@
-"""One snapshot in one directory: whole and checked, or not there.
+"""One snapshot in one directory: complete and checked, or not there.
 
     step-00000123/tensors.safetensors    the tensors
     step-00000123/rest.msgpack           everything else
     step-00000123/manifest               sizes and checksums
 
-It is written under a name with a dot, flushed to the disk, and only then renamed: what has the right name is whole,
-as far as a crash can tell. Whatever else befalls a disk, the checksums notice. Nothing is ever unpickled.
+A snapshot is written under a name with a dot, flushed to the disk, and only then renamed. So after a crash a directory
+with a valid name is complete. Checksums detect any other damage of the disk. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from peers.checkpoints.manifest import (
     read_regular,
     write_manifest,
 )
-from peers.state.snapshot import REST_LIMIT, FrozenSnapshot, Snapshot, thaw
+from peers.state.snapshot import REST_LIMIT, CheckpointSnapshot, FrozenSnapshot, thaw
 from peers.state.storable import StateError
 
 __all__ = ["read_snapshot", "write_snapshot"]
 
 
 def write_snapshot(temporary: Path, final: Path, step: int, frozen: FrozenSnapshot) -> None:
-    """Write into ``temporary`` and rename to ``final``; neither exists. OSError, with nothing left behind."""
+    """Write into ``temporary`` and rename it to ``final``; neither exists. After an OSError nothing is left."""
     try:
         temporary.mkdir()
         _save_tensors(frozen.tensors, temporary / TENSORS)
         (temporary / REST).write_bytes(frozen.rest)
-        # safetensors lets only the owner read; who may read a checkpoint is for the umask to say.
+        # safetensors lets only the owner read; here the umask decides.
         (temporary / TENSORS).chmod(stat.S_IMODE((temporary / REST).stat().st_mode))
         write_manifest(temporary, step)
         for name in (*FILES, MANIFEST):
@@ -56,11 +56,11 @@ def write_snapshot(temporary: Path, final: Path, step: int, frozen: FrozenSnapsh
     _sync(final.parent)
 
 
-def read_snapshot(directory: Path, step: int) -> Snapshot:
+def read_snapshot(directory: Path, step: int) -> CheckpointSnapshot:
     """Read and check a snapshot.
 
     Raises:
-        Damaged: If anything is missing, changed, or not of this step.
+        Damaged: If a file is missing, changed, or not of this step.
         CheckpointError: If a later version of this program wrote it.
     """
     check_files(directory, step)
@@ -75,7 +75,7 @@ def _save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
     try:
         save_file(tensors, path, metadata={"format": "pt"})
     except SafetensorError as error:
-        # The number is only in the text; an OSError is what callers can tell apart.
+        # The error number is only in the text; callers need an OSError to distinguish errors.
         if (number := re.search(r"\(os error (\d+)\)", str(error))) is not None:
             raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
         raise
@@ -84,14 +84,14 @@ def _save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
 def _load_tensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            # Copies: safetensors gives views of the mapped file, which would keep it on the disk after its removal.
-            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  (it is no dict)
-    except (SafetensorError, TypeError) as error:  # a TypeError is torch's, for shapes beyond 64 bits
+            # Copies: safetensors returns views of the mapped file, which would keep it on the disk after its removal.
+            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  (not a dict)
+    except (SafetensorError, TypeError) as error:  # torch raises TypeError for shapes beyond 64 bits
         raise Damaged(path, str(error).partition("\n")[0]) from error
 
 
 def _sync(path: Path) -> None:
-    # Of a directory as well: else what was renamed in it is not, once the power has failed.
+    # Directories are synced as well: otherwise a rename in them may be lost when the power fails.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,13 @@
-"""Batches for one peer's trainer, out of an epoch that is the swarm's.
+"""Batches for one peer's trainer, out of an epoch that the whole swarm shares.
 
-`Batches` is a `DataLoader` whose batch sampler asks `Progress` what to do next, so a fast peer does more of the epoch
-than a slow one, and what a dead one leaves behind is done by the others. Workers of the loader claim ahead, in the
+`Batches` is a `DataLoader` whose batch sampler asks `Progress` for the next chunk. So a fast peer does more of the
+epoch than a slow one, and the others do the chunks that a dead peer left. Workers of the loader claim ahead, in the
 order in which the trainer gets the batches.
 
-A batch counts twice. *Handed out*, when the trainer gets it: `samples` and `state` count so, for a checkpoint is
-written after the step that used the batch. *Consumed*, when the trainer asks for the next: only then is a chunk
-marked as done and the others told, for a peer that dies during a step has not done it.
+A batch is counted at two moments. It is *handed out* when the trainer gets it. `samples` and `state` count these,
+because a checkpoint is written after the step that used the batch. It is *consumed* when the trainer asks for the next
+one. Only then a chunk is marked as done and the others learn of it, because a peer that dies during a step has not done
+it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from topologies.draws import draw
 
 __all__ = ["Batches", "to_device"]
 
-#: magic, samples, epoch, chunk, batches of it that were handed out (0: no chunk is begun); the progress follows
+#: magic, samples, epoch, chunk, batches of it that were handed out (0: no chunk has begun); the progress follows
 _STATE = struct.Struct("<4sQQQQ")
 _MAGIC = b"gba1"
 _OURS = ("batch_sampler", "generator", "in_order", "sampler", "shuffle")
 
 
 class _Place(NamedTuple):
-    """A chunk that is begun, and how many of its batches the trainer has got."""
+    """A chunk that has begun, and the number of its batches that the trainer has got."""
 
     epoch: int
     chunk: int
@@ -43,9 +44,9 @@ class _Place(NamedTuple):
 
 
 class Batches:
-    """The batches that this peer contributes to the swarm's epochs. Iterate over it; it ends when the swarm is through.
+    """The batches that this peer contributes to the swarm's epochs. The iteration ends when the swarm has done all.
 
-    Leaving a loop and iterating again goes on with the batch after the last one.
+    A new loop continues with the batch after the last one of the loop before.
     """
 
     def __init__(
@@ -65,44 +66,46 @@ class Batches:
         """Prepare the batches of all epochs.
 
         Args:
-            dataset: Anything with a length and an index, the same at every peer.
-            batch_size: Samples in a batch.
-            epochs: How often the swarm goes through the data set.
-            seed: Key of the order of the samples, the same at every peer.
-            rank: This peer.
-            ranks: Returns the live ranks, as this peer believes now; itself alone by default.
-            drop_last: Leave out the last batch of an epoch when it is not full.
-            device: Where tensors are moved to; by default they stay where they are.
-            on_progress: Called in the trainer's thread when this peer has done a chunk: `progress.encode()` is news.
+            dataset: Any object with a length and an index, the same at every peer.
+            batch_size: The number of samples in a batch.
+            epochs: The number of times that the swarm goes through the data set.
+            seed: The key of the order of the samples, the same at every peer.
+            rank: The rank of this peer.
+            ranks: Returns the live ranks in this peer's present view; by default only this peer.
+            drop_last: Leave out the last batch of an epoch if it is not full.
+            device: The device to which tensors are moved; by default they stay where they are.
+            on_progress: Called in the trainer's thread when this peer has done a chunk, so `progress.encode()` has
+                changed.
             loader: Options of `DataLoader`: `num_workers`, `pin_memory`, `collate_fn` and so on.
         """
         self._n, batches = _counted(dataset, batch_size, epochs, drop_last)
         if wrong := sorted(set(loader) & set(_OURS)):
             raise SettingsError(
-                f"{', '.join(wrong)}: the swarm decides on the order. For an order of one's own: peer.sampler"
+                f"{', '.join(wrong)} cannot be set, because the swarm decides on the order; for an order of your own, "
+                "use peer.sampler"
             )
         self._batch_size, self._seed, self._rank = batch_size, seed, rank
         self._ranks = ranks or (lambda: (rank,))
         self._device, self._pinned = device, bool(loader.get("pin_memory"))
         self._on_progress = on_progress or (lambda: None)
-        #: What the swarm has done: merge the others' news into it, and send them what it encodes.
+        #: The chunks that the swarm has done: merge the others' progress into it, and send them what it encodes.
         self.progress = Progress(batches, epochs, key=draw(seed, self._n, batch_size))
-        #: Samples that this peer's trainer was handed.
+        #: The number of samples that were handed to this peer's trainer.
         self.samples = 0
         self._place: _Place | None = None
-        #: What the loader has been asked for and the trainer has not got.
+        #: The batches that the loader has claimed and the trainer has not got yet.
         self._ahead: deque[_Place] = deque()
-        #: Counts the loops over this object: only the latest goes on.
+        #: The number of loops over this object so far: only the latest continues.
         self._loop = 0
-        # A generator of its own: making an iterator draws a seed for the workers, and the trainer's random numbers
-        # shall not depend on how often a run was interrupted.
+        # A separate generator: making an iterator draws a seed for the workers, and the trainer's random numbers must
+        # not depend on how often a run was interrupted.
         self._generator = torch.Generator()
         self._loader: DataLoader[Any] = DataLoader(
             dataset, batch_sampler=_Claims(self), generator=self._generator, **loader
         )
 
     def __iter__(self) -> Iterator[Any]:
-        # A loop that was left by an exception may still be held by its traceback, so a new one simply takes over.
+        # The traceback of an exception may still hold the loop that it left, so a new loop simply takes over.
         self._loop = loop = self._loop + 1
         ahead: deque[_Place] = deque()
         self._ahead = ahead
@@ -111,42 +114,48 @@ class Batches:
         self._consumed()
         for batch in self._loader:
             place = ahead.popleft()
-            # Loaded ahead, and in the meantime somebody else was done with it.
+            # The batch was loaded ahead, and meanwhile another peer has done its chunk.
             if self.progress.done(place.epoch, place.chunk):
                 continue
             self._place = place
             self.samples += len(self._positions(self.progress.span(place.chunk)[place.handed - 1]))
             yield batch if self._device is None else to_device(batch, self._device, self._pinned)
             if loop != self._loop:
-                raise RuntimeError("a second loop over these batches has begun: this one is over")
+                raise RuntimeError("this loop over the batches has ended, because a second one has begun")
             self._consumed()
 
     def state(self) -> bytes:
-        """Return where this peer is, for a checkpoint: after the step on the batch that was handed out last."""
+        """Return this peer's position, for a checkpoint: after the step on the batch that was handed out last."""
         place = self._place or _Place(0, 0, 0)
         return _STATE.pack(_MAGIC, self.samples, *place) + self.progress.encode()
 
     def restore(self, state: bytes) -> None:
-        """Go on where `state` was called. Before the first batch; the run may have more epochs than it had then.
+        """Continue from a `state`. Call it before the first batch; the run may have more epochs than it had then.
 
         Raises:
-            ProgressError: The state is damaged, or of another data set, batch size or seed. Nothing was changed.
+            ProgressError: If the state is damaged, or of another data set, batch size or seed. Nothing has changed
+                then.
         """
         if self._loop or self._place or self.samples:
-            raise RuntimeError("restore comes before the first batch")
+            raise RuntimeError("restore must be called before the first batch")
         if len(state) < _STATE.size or state[:4] != _MAGIC:
-            raise ProgressError("these bytes are no state of batches, or of another version")
+            raise ProgressError(
+                f"a state of batches begins with {_MAGIC!r}, not with {bytes(state[:4])!r}: it is damaged, or of "
+                "another version"
+            )
         _, samples, epoch, chunk, handed = _STATE.unpack_from(state)
         progress = Progress(self.progress.batches, self.progress.epochs, self.progress.key)
         progress.merge(state[_STATE.size :], longer=True)
         last = min(progress.epoch + WINDOW, progress.epochs) - 1
         if handed and not (epoch <= last and chunk < progress.chunks and handed <= len(progress.span(chunk))):
-            raise ProgressError(f"a state at batch {handed} of chunk {chunk} of epoch {epoch}: that cannot be")
+            raise ProgressError(
+                f"the state is at batch {handed} of chunk {chunk} of epoch {epoch}, which does not exist"
+            )
         self.progress.merge(progress.encode())
         self.samples, self._place = samples, _Place(epoch, chunk, handed) if handed else None
 
     def _consumed(self) -> None:
-        """The trainer asks for the next batch: if the one before ended a chunk, that is done."""
+        """Note that the trainer asks for the next batch. If the one before was the last of a chunk, that is done."""
         place = self._place
         if place and place.handed == len(self.progress.span(place.chunk)):
             self._place = None
@@ -158,7 +167,7 @@ class Batches:
         return range(start, min(start + self._batch_size, self._n))
 
     def _claimed(self) -> Iterator[list[int]]:
-        """Yield the indices of batch after batch: of the chunk that is begun, then of those that the rule gives."""
+        """Yield the indices of each batch: of the chunk that has begun, then of the chunks that are claimed."""
         place, ahead = self._place, self._ahead
         while True:
             if place is None:
@@ -178,7 +187,7 @@ class Batches:
 
 
 class _Claims:
-    """The batch sampler: iterable as often as one likes, and of a length that nobody knows."""
+    """The batch sampler. It can be iterated any number of times, and its length is unknown."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
@@ -188,11 +197,11 @@ class _Claims:
 
 
 def to_device(batch: Any, device: torch.device | str, non_blocking: bool = False) -> Any:
-    """Return the batch with all tensors on the device, in tuples, lists and dicts as deep as they go."""
+    """Return the batch with all tensors on the device, also within nested tuples, lists and dicts."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=non_blocking)
     if callable(getattr(batch, "to", None)):
-        return batch.to(device)  # a packed sequence, a tokenizer's encoding: they know best
+        return batch.to(device)  # a packed sequence or a tokenizer's encoding moves itself
     if isinstance(batch, Mapping):
         return {key: to_device(value, device, non_blocking) for key, value in batch.items()}
     if isinstance(batch, tuple | list):
@@ -202,21 +211,23 @@ def to_device(batch: Any, device: torch.device | str, non_blocking: bool = False
 
 
 def _counted(dataset: Any, batch_size: int, epochs: int, drop_last: bool) -> tuple[int, int]:
-    """Return how many samples and batches there are, or say what cannot be shared out."""
+    """Return the numbers of samples and batches, or raise a `SettingsError` if the data set cannot be shared out."""
     if isinstance(dataset, IterableDataset) or not (isinstance(dataset, Sized) and hasattr(dataset, "__getitem__")):
         raise SettingsError(
-            f"{type(dataset).__name__} has no length and index, so the swarm cannot share it out. Shard the stream by "
-            "peer.rank, or give a DataLoader of your own peer.sampler"
+            f"dataset: {type(dataset).__name__} has no length and index, so the swarm cannot share it out. Shard the "
+            "stream by peer.rank, or use peer.sampler in a DataLoader of your own"
         )
     n = len(dataset)
     if n < 1:
         raise SettingsError(
-            "the data set is empty. Every peer gives the whole data set, not its part; to read only a part, shard by "
-            "peer.rank or use peer.sampler in a DataLoader of your own"
+            f"dataset: {type(dataset).__name__} is empty. Every peer passes the whole data set, not its part; to read "
+            "only a part, shard by peer.rank or use peer.sampler in a DataLoader of your own"
         )
     if operator.index(batch_size) < 1 or operator.index(epochs) < 1:
         raise SettingsError(f"batch_size and epochs must be at least 1, not {batch_size} and {epochs}")
     batches = n // batch_size if drop_last else -(-n // batch_size)
     if not batches:
-        raise SettingsError(f"drop_last leaves nothing: a batch is {batch_size} samples and the data set has {n}")
+        raise SettingsError(
+            f"drop_last leaves no batch: the data set has {n} samples, fewer than batch_size = {batch_size}"
+        )
     return n, batches

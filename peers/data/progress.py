@@ -1,39 +1,39 @@
-"""Which chunks of which epoch the swarm has done, and which this peer does next. Nobody coordinates.
+"""The chunks of each epoch that the swarm has done, and the choice of the next chunk, without a coordinator.
 
-A chunk is a fixed number of consecutive batches of the epoch's permutation. `Progress` is a grow-only set of chunks:
-peers send each other what they know, and to merge is to take the union, so news may be lost, doubled, late or out of
-order. Epochs that are complete collapse to a counter, and bits exist only for the `WINDOW` epochs from there on.
+A chunk is a fixed number of consecutive batches of the epoch's permutation. `Progress` is a grow-only set of chunks.
+Peers send each other their sets, and a merge takes the union, so messages may be lost, duplicated, late or out of
+order. Complete epochs collapse to a counter, and bits exist only for the `WINDOW` epochs after it.
 
-**The claim rule.** The live ranks, as this peer believes, own a stripe of each epoch each, in an order drawn for
-(epoch, owner). In the oldest incomplete epoch a peer takes
+**The claim rule.** Each live rank in this peer's view owns a stripe of each epoch, in an order drawn for (epoch,
+owner). In the oldest incomplete epoch a peer takes
 
 1. the first undone chunk of its own stripe;
 2. else an undone chunk of another's stripe that falls to it: a keyed draw shares these out among the ranks that have
-   nothing left of their own. From the end of the owner's order, and never the first undone: its owner is presumably
-   at that;
-3. else, when all that remains is presumably in somebody's hands, it looks into the next epoch, up to the window; and
-   when that is exhausted too, or the run ends there, it does what remains, oldest epoch first and what step 2 gives
-   to others before what owners are at: they may be dead or slow.
+   nothing left in their own stripes. It takes them from the end of the owner's order, and never the first undone one:
+   its owner is presumably working at that;
+3. else, when other peers are presumably working at all that remains, it looks into the next epoch, up to the window.
+   When that is exhausted too, or the run ends there, it does what remains: the oldest epoch first, and chunks that step
+   2 gives to others before those that owners are working at. These peers may be dead or slow.
 
-What this peer has claimed and not finished (a data loader claims ahead) it does not claim again, and counts as done
-when it looks how far ahead it may go.
+A chunk that this peer has claimed and not finished (a data loader claims ahead) is not claimed again. It counts as done
+when the peer determines how far ahead it may go.
 
-**Nobody is stuck.** `next_chunk` returns None only when every chunk of every epoch is done or claimed by this very
-peer, and otherwise an undone chunk: step 3 refuses nothing. So each chunk that a peer finishes makes its set grow,
-and a peer that hears from nobody, with any view, right or wrong, finishes alone after a bounded number of chunks.
-Nothing waits for a message, a rank or a clock, and no step needs two peers to agree: a wrong view makes two peers do
-the same chunk, which costs time and no data. (Each owner has an order of its own so that peers whose stripes overlap,
-having different views, do not follow each other chunk by chunk.)
+**No peer is stuck.** `next_chunk` returns None only when every chunk of every epoch is done or claimed by this peer
+itself, and otherwise an undone chunk: step 3 excludes nothing. So each chunk that a peer finishes makes its set grow,
+and a peer that receives no messages, with any view, right or wrong, finishes alone after a bounded number of chunks.
+Nothing waits for a message, a rank or a clock, and no step needs two peers to agree. With a wrong view two peers do the
+same chunk, which costs time and no data. (Each owner has a different order, so that peers whose stripes overlap,
+because their views differ, do not follow each other chunk by chunk.)
 
-**The run does not end early.** A bit is set by `mark`, by a peer that has consumed the chunk, or copied by `merge`
-from one that has; the counter moves over an epoch only when all its bits are set. By induction over messages, what
-counts as done was consumed by somebody. A peer that dies takes along at most what it told nobody, which stays undone
-elsewhere and is done again; one that comes back with old knowledge knows a subset of what is true. So every chunk is
-done at least once.
+**The run does not end early.** A bit is set by `mark` at a peer that has consumed the chunk, or copied by `merge` from
+a peer where it is set. The counter moves past an epoch only when all its bits are set. By induction over messages, some
+peer has consumed every chunk that counts as done. When a peer dies, at most the chunks that it told no other peer about
+are lost: they stay undone elsewhere and are done again. A peer that returns with an old set knows a subset of the
+truth. So every chunk is done at least once.
 
-**The window always suffices.** A claim is at most WINDOW - 1 epochs after the first that is not complete, own claims
-counted as complete; these are finished in the order they were claimed, so by the time of its `mark` the counter has
-passed them. And the union of two sets within their windows is within the window of the larger counter.
+**The window always suffices.** A claim is at most WINDOW - 1 epochs after the first incomplete one, where own claims
+count as complete. These are finished in the order of the claims, so the counter has passed them by the time of the
+`mark`. And the union of two sets within their windows is within the window of the larger counter.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ __all__ = ["CHUNK_LIMIT", "WINDOW", "Progress", "ProgressError"]
 
 #: An epoch has at most this many chunks: 512 bytes of bits.
 CHUNK_LIMIT = 4096
-#: So many epochs from the oldest incomplete one may be worked on. Part of the wire format.
+#: The number of epochs, from the oldest incomplete one on, that may be worked on. Part of the wire format.
 WINDOW = 4
 #: magic, batches, epochs, key, complete epochs, how many bitmaps follow
 _HEAD = struct.Struct("<4sQQQQB")
 _MAGIC = b"gpr1"
-#: So many (helper, chunk) pairs are looked at to divide the work among helpers: some milliseconds.
+#: The most (helper, chunk) pairs that are examined to divide the work among helpers: some milliseconds.
 _PAIRS = 1 << 18
 
 Bits = npt.NDArray[np.bool_]
@@ -67,7 +67,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class ProgressError(GossipError, ValueError):
-    """Progress that is malformed, of another data set, or impossible. Nothing was changed."""
+    """The progress is malformed, of another data set, or impossible. Nothing has changed."""
 
 
 class Progress:
@@ -77,12 +77,12 @@ class Progress:
         """Begin with nothing done.
 
         Args:
-            batches: How many batches an epoch has.
-            epochs: How many epochs the run has.
-            key: What else peers must agree on (data set, seed, batch size), and the key of the draws.
+            batches: The number of batches of an epoch.
+            epochs: The number of epochs of the run.
+            key: The key of the draws. It also stands for what peers must agree on: data set, seed, batch size.
         """
         if not 1 <= batches < 1 << 63 or not 1 <= epochs < 1 << 63:
-            raise ProgressError(f"progress needs at least one batch and one epoch, not {batches} and {epochs}")
+            raise ProgressError(f"batches and epochs must be 1 or more, not {batches} and {epochs}")
         self.batches, self.epochs, self.key = batches, epochs, key & ((1 << 64) - 1)
         self._size = -(-batches // CHUNK_LIMIT)
         self.chunks = -(-batches // self._size)
@@ -103,12 +103,12 @@ class Progress:
 
     @property
     def epoch(self) -> int:
-        """The oldest epoch that is not complete; the number of epochs when all are."""
+        """The oldest incomplete epoch; the number of epochs when all are complete."""
         return self._complete
 
     @property
     def fraction(self) -> float:
-        """How much of the whole run is done, from 0 to 1."""
+        """The part of the whole run that is done, from 0 to 1."""
         with self._lock:
             done = self._complete * self.chunks + sum(int(bits.sum()) for bits in self._bits)
         return done / (self.epochs * self.chunks)
@@ -122,10 +122,10 @@ class Progress:
             return bool(self._bits[place].all() if chunk is None else self._bits[place][chunk])
 
     def mark(self, epoch: int, chunk: int) -> bool:
-        """Note that this peer has consumed the chunk; return whether that was news."""
+        """Note that this peer has consumed the chunk; return whether it was undone before."""
         with self._lock:
             if not (0 <= epoch < min(self.epochs, self._complete + WINDOW) and 0 <= chunk < self.chunks):
-                raise ProgressError(f"chunk {chunk} of epoch {epoch} cannot be done yet, or does not exist")
+                raise ProgressError(f"chunk {chunk} of epoch {epoch} is beyond the window, or does not exist")
             self._claims.discard((epoch, chunk))
             place = epoch - self._complete
             if place < 0 or self._bits[place][chunk]:
@@ -135,21 +135,21 @@ class Progress:
             return True
 
     def encode(self) -> bytes:
-        """Return all that is known, for `merge` at another peer: 37 bytes, and up to 512 for each open epoch."""
+        """Return the whole set, for `merge` at another peer: 37 bytes, and up to 512 for each open epoch."""
         with self._lock:
             used = max((place + 1 for place, bits in enumerate(self._bits) if bits.any()), default=0)
             head = _HEAD.pack(_MAGIC, self.batches, self.epochs, self.key, self._complete, used)
             return head + b"".join(np.packbits(bits, bitorder="little").tobytes() for bits in self._bits[:used])
 
     def merge(self, data: bytes | bytearray | memoryview, *, longer: bool = False) -> bool:
-        """Learn what another peer knows; return whether anything was new.
+        """Merge the set of another peer; return whether anything was new.
 
         Args:
-            data: What the other peer's `encode` returned. It is not trusted.
-            longer: Accept that the data speaks of a run of fewer epochs than this one: to go on with a checkpoint.
+            data: The result of the other peer's `encode`. It is not trusted.
+            longer: Accept data of a run with fewer epochs than this one, to continue from a checkpoint.
 
         Raises:
-            ProgressError: The data is malformed, or of another data set or run. Nothing was changed.
+            ProgressError: If the data is malformed, or of another data set or run. Nothing has changed then.
         """
         complete, maps = self._decode(data, longer)
         with self._lock:
@@ -164,21 +164,21 @@ class Progress:
             return news
 
     def claim(self, epoch: int, chunk: int) -> None:
-        """Note that this peer is at the chunk, so that `next_chunk` does not return it."""
+        """Note that this peer is working at the chunk, so that `next_chunk` does not return it."""
         with self._lock:
             self._claims.add((epoch, chunk))
 
     def release(self) -> None:
-        """Forget what this peer has claimed and not done."""
+        """Forget the chunks that this peer has claimed and not done."""
         with self._lock:
             self._claims.clear()
 
     def next_chunk(self, rank: int, ranks: Iterable[int]) -> tuple[int, int] | None:
-        """Claim a chunk by the rule above and return (epoch, chunk); None when nothing is left to claim, for good.
+        """Claim a chunk by the rule above and return (epoch, chunk); None when there will be nothing more to claim.
 
         Args:
-            rank: This peer.
-            ranks: The live ranks, as this peer believes; itself may be missing.
+            rank: The rank of this peer.
+            ranks: The live ranks in this peer's view; its own rank may be missing.
         """
         live = tuple(sorted({*ranks, rank}))
         with self._lock:
@@ -196,15 +196,15 @@ class Progress:
             if oldest is None:
                 return None
             epoch, others = oldest
-            # Keyed by the rank, so that peers with almost the same choice choose differently.
+            # Keyed by the rank, so that peers with almost the same candidates choose differently.
             chunk = int(others[draw_array((self.key, epoch, rank), others).argmax()])
             self._claims.add((epoch, chunk))
             return epoch, chunk
 
     def _left(self, epoch: int) -> tuple[Bits, Bits]:
-        """Return which chunks of the epoch are undone, and which of these this peer has not claimed either."""
+        """Return the undone chunks of the epoch, and those of them that this peer has not claimed."""
         place = epoch - self._complete
-        # Own claims may complete, and thereby lead beyond, epochs of the window. Nobody has done anything there.
+        # If this peer's own claims complete all epochs of the window, the next one is beyond it, and no chunk is done.
         undone = ~self._bits[place] if place < WINDOW else np.ones(self.chunks, np.bool_)
         free = undone.copy()
         free[[chunk for claimed, chunk in self._claims if claimed == epoch]] = False
@@ -228,31 +228,36 @@ class Progress:
     def _decode(self, data: bytes | bytearray | memoryview, longer: bool) -> tuple[int, list[Bits]]:
         """Return the counter and the bitmaps in the data, or raise `ProgressError`."""
         if len(data) < _HEAD.size:
-            raise ProgressError(f"progress of {len(data)} bytes: it is truncated")
+            raise ProgressError(f"the progress is truncated: it has {len(data)} bytes instead of {_HEAD.size} or more")
         magic, batches, epochs, key, complete, count = _HEAD.unpack_from(data)
         if magic != _MAGIC:
-            raise ProgressError(f"these bytes are no progress, or of another version: they begin with {magic!r}")
+            raise ProgressError(
+                f"a progress begins with {_MAGIC!r}, not with {magic!r}: it is damaged, or of another version"
+            )
         if (batches, key) != (self.batches, self.key):
             raise ProgressError(
-                f"progress of another data set, batch size or seed: {batches} batches under the key {key:#x}, "
-                f"here {self.batches} under {self.key:#x}"
+                f"the progress is of another data set, batch size or seed: it has {batches} batches and the key "
+                f"{key:#x}, this run has {self.batches} and {self.key:#x}"
             )
         if epochs != self.epochs and not (longer and epochs < self.epochs):
-            raise ProgressError(f"progress of a run of {epochs} epochs, this one has {self.epochs}")
+            raise ProgressError(f"the progress is of a run of {epochs} epochs, but this run has {self.epochs}")
         if count > WINDOW or complete + count > epochs:
-            raise ProgressError(f"progress in {count} epochs from epoch {complete} of {epochs}: that cannot be")
+            raise ProgressError(
+                f"the progress has bitmaps of {count} epochs from epoch {complete} on, but at most {WINDOW} of the "
+                f"{epochs} epochs can be open"
+            )
         width = (self.chunks + 7) // 8
         if len(data) != _HEAD.size + count * width:
-            raise ProgressError(f"progress of {len(data)} bytes, {_HEAD.size + count * width} were announced")
+            raise ProgressError(f"the progress has {len(data)} bytes instead of {_HEAD.size + count * width}")
         body = np.frombuffer(data, np.uint8, offset=_HEAD.size).reshape(count, width)
         bits = np.unpackbits(body, axis=1, bitorder="little").astype(np.bool_)
         if bits[:, self.chunks :].any():
-            raise ProgressError(f"progress of chunks that do not exist: an epoch has {self.chunks}")
+            raise ProgressError(f"the progress has chunks that do not exist: an epoch has {self.chunks}")
         return complete, list(bits[:, : self.chunks])
 
 
 class _Stripes(NamedTuple):
-    """Who owns which chunks of an epoch, under one view."""
+    """The owner of each chunk of an epoch, under one view."""
 
     live: Ints
     #: The owner of each chunk, and the place of each chunk in its owner's order.
@@ -267,8 +272,8 @@ class _Stripes(NamedTuple):
 def _stripes(key: int, epoch: int, chunks: int, live: tuple[int, ...]) -> _Stripes:
     ranks = np.array(live, np.int64)
     index = np.arange(chunks, dtype=np.int64)
-    # Each epoch begins somewhere else on the circle of ranks: with fewer chunks than peers it is not always the same
-    # ones' turn. The shift is a fraction, so that one rank more or less moves the stripes only a little.
+    # Each epoch begins at another rank, so that with fewer chunks than peers it is not always the same peers' turn. The
+    # shift is a fraction, so that one rank more or less moves the stripes only a little.
     shift = draw(key, epoch) >> 32
     owner = ranks[((((index << 32) // chunks + shift) * len(ranks)) >> 32) % len(ranks)]
     order = draw_array((key, epoch), _pair(owner, index))
@@ -276,7 +281,7 @@ def _stripes(key: int, epoch: int, chunks: int, live: tuple[int, ...]) -> _Strip
 
 
 def _divide(stripes: _Stripes, undone: Bits, free: Bits, rank: int) -> tuple[int | None, Ints]:
-    """Return the chunk that is the rank's by steps 1 and 2, if any, and else what step 3 may choose from."""
+    """Return the chunk that steps 1 and 2 give to the rank, if any, and the candidates of step 3 otherwise."""
     listed = stripes.by_owner[undone[stripes.by_owner]]
     owners = stripes.owner[listed]
     own = listed[(owners == rank) & free[listed]]
@@ -288,7 +293,7 @@ def _divide(stripes: _Stripes, undone: Bits, free: Bits, rank: int) -> tuple[int
     if not len(rest):
         return None, np.flatnonzero(free)
     rest = rest[np.argsort(stripes.order[rest])[::-1]]
-    # Highest draw wins (rendezvous hashing): peers whose lists of idle ranks differ in one rank still agree on most
+    # The highest draw wins (rendezvous hashing): peers whose lists of idle ranks differ in one rank still agree on most
     # chunks.
     idle = np.union1d(np.setdiff1d(stripes.live, owners), [rank])
     some = rest[: max(1, _PAIRS // len(idle))]

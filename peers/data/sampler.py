@@ -1,8 +1,7 @@
 """The order of a data set in an epoch, the same on every peer, and a sampler of one rank's part of it.
 
-The order is `topologies.draws.Shuffle` under the keys (seed, epoch): a function of the position, so a peer of a data
-set of a billion samples computes the few it needs and holds no permutation, and no library's random stream is
-involved.
+The order is `topologies.draws.Shuffle` under the keys (seed, epoch), a function of the position. So with a billion
+samples a peer computes the few indices that it needs and stores no permutation. No library's random stream is involved.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from topologies.draws import Shuffle, draw_array
 
 __all__ = ["PeerSampler", "shuffled"]
 
-#: Below this the scalar code is used as it is: it takes more rounds where a grid is tiny.
+#: For fewer samples the scalar code is used: it takes more rounds if the grid is tiny.
 _SMALL = 256
 _ROUNDS = 8
-#: So many indices are computed at a time.
+#: The number of indices that are computed at a time.
 _BLOCK = 4096
 
 Indices = npt.NDArray[np.int64]
@@ -36,7 +35,7 @@ def shuffled(n: int, seed: int, epoch: int, positions: Indices) -> Indices:
     a = math.isqrt(n - 1) + 1
     b = -(-n // a)
     values = positions.astype(np.int64)
-    # Those that land outside are sent round again; a grid is hardly larger than n, so they are few.
+    # Values outside go through the network again; a grid is hardly larger than n, so they are few.
     outside = np.arange(len(values))
     while len(outside):
         high, low = np.divmod(values[outside], b)
@@ -55,14 +54,14 @@ def _add(seed: int, epoch: int, r: int, half: Indices) -> Indices:
 
 
 class PeerSampler(Sampler[int]):
-    """A rank's part of a data set, for a `DataLoader` of one's own.
+    """A rank's part of a data set, for a `DataLoader` of your own.
 
-    The parts of the ranks are disjoint, together they are the data set, and their lengths differ by at most one: by
-    default nothing is repeated to make them equal, since nobody waits for anybody's last batch. They are fixed: when
-    a peer dies, its part of the epoch stays unseen. `peer.batches` has neither limit, where the data set has a length
-    and an index.
+    The parts of the ranks are disjoint, together they are the data set, and their lengths differ by at most one. By
+    default no sample is repeated to make them equal, since no peer waits for another's last batch. The parts are fixed:
+    when a peer dies, its part of the epoch remains unseen. If the data set has a length and an index, use
+    `peer.batches`, which has neither limit.
 
-    Call `set_epoch` before each epoch, or every epoch has the same order.
+    Call `set_epoch` before each epoch, otherwise every epoch has the same order.
     """
 
     def __init__(
@@ -78,17 +77,17 @@ class PeerSampler(Sampler[int]):
 
         Args:
             dataset: The data set, or its length.
-            rank: Which part, from 0.
-            world_size: Into how many.
-            seed: The same at every peer.
-            shuffle: Whether the order is shuffled anew in each epoch, or the data set's own.
+            rank: The number of the part, from 0.
+            world_size: The number of parts.
+            seed: The key of the order, the same at every peer.
+            shuffle: Whether each epoch has a new order; otherwise it is the data set's own.
             pad: Repeat samples from the beginning of the order until all parts are equally long.
         """
         self._n = dataset if isinstance(dataset, int) else len(dataset)
         if self._n < 1:
-            raise SettingsError("the data set is empty: there is nothing to sample")
+            raise SettingsError(f"dataset has {self._n} samples; it must have at least one")
         if world_size < 1 or not 0 <= rank < world_size:
-            raise SettingsError(f"there is no rank {rank} among {world_size}")
+            raise SettingsError(f"rank must be from 0 to world_size - 1 = {world_size - 1}, not {rank}")
         self._rank, self._world_size, self._seed, self._shuffle = rank, world_size, seed, shuffle
         whole = -(-self._n // world_size) * world_size
         self._length = len(range(rank, whole if pad else self._n, world_size))
@@ -105,5 +104,5 @@ class PeerSampler(Sampler[int]):
             yield from (shuffled(self._n, self._seed, epoch, positions) if self._shuffle else positions).tolist()
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next iteration is: its number is a key of the order."""
+        """Set the epoch of the next iteration: its number is a key of the order."""
         self.epoch = epoch

@@ -1,1 +1,1 @@
-"""What an algorithm does to the values besides exchanging them: momentum, outer steps, blended directions."""
+"""Methods: changes of the values by an algorithm besides the exchange: momentum, outer steps, blended directions."""

@@ -1,4 +1,4 @@
-"""Which method goes with a policy, and the replica that it needs; what does not go together is refused here."""
+"""The choice of the method for a policy, and of the replica that it needs; bad combinations are refused here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fit(
     share: float = 1.0,
     compress: str = "none",
 ) -> tuple[Replica, Method]:
-    """Make the model a replica, and return it with what the policy does to it."""
+    """Make a replica of the model, and return it with the method of the policy."""
     if policy.momentum != "own":
         require_momentum(policy.momentum, optimizer)
     if policy.correction:

@@ -1,14 +1,14 @@
-"""The swarm's direction, blended into the moves between two exchanges: ssd, which tells the derivation.
+"""The swarm's direction, blended into the moves between two exchanges: for ssd, whose module has the derivation.
 
-The direction d is not sent: it is seen. From one exchange to the next the mixed z changes by what the swarm did,
-so with ``change`` that difference and ``spent`` the sum of the learning rates of the steps in between, the swarm moved
-by change / spent for each unit of rate, and with the rate that is set now a step of it is
+The direction d is not sent but observed. From one exchange to the next the mixed z changes by the swarm's moves. Let
+``change`` be that difference and ``spent`` the sum of the learning rates of the steps in between. Then the swarm moved
+by change / spent per unit of rate, and with the present rate a step of the swarm is
 
     d = change rate / spent
 
-which is change / k as long as the rate stays what it is. Both are means over the last few exchanges, since one change
-alone is in part the neighbour's being elsewhere. Where an optimizer has several groups, each has its own rate.
-Until there is a difference to look at, the optimizer's move is left alone. That is what a newcomer begins with, too.
+which is change / k as long as the rate is constant. Both are means over the last few exchanges, since a single change
+is partly due to the neighbour's deviation. If an optimizer has several groups, each has its own rate. Until a
+difference is known, the optimizer's move is not changed. A newcomer begins like that too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from peers.model.trained import Segment, Trained
 
 __all__ = ["GlobalDirection"]
 
-#: How much of the means over exchanges is the last one's: about as many count as most topologies need to mix.
+#: The weight of the last exchange in the means: about as many exchanges count as most topologies need to mix.
 _FRESH = 0.25
 #: By shard and group of the optimizer.
 _Rates = dict[tuple[int, int], float]
@@ -38,21 +38,21 @@ class GlobalDirection(Method):
         self._blend = blend
         self._values = replica.vectors
         self._trained = Trained(replica, optimizer)
-        #: The values after the last exchange, and how they change from one to the next, in the mean.
+        #: The values after the last exchange, and their mean change from one exchange to the next.
         self._last = [one.clone() for one in self._values]
         self._change = [torch.zeros_like(one) for one in self._values]
-        #: The rates of all steps since the last exchange, and their sums from one to the next, in the same mean.
+        #: The sum of the rates since the last exchange, and its mean from one exchange to the next.
         self._since: _Rates = defaultdict(float)
         self._spent: _Rates = {}
         self._before: list[tuple[Segment, float, torch.Tensor]] = []
 
     def start(self) -> None:
-        """Take the values for those of an exchange."""
+        """Treat the present values as those after an exchange."""
         if not self.restored:
             torch._foreach_copy_(self._last, self._values)
 
     def begin(self, exchanges: bool) -> None:
-        """Remember the values of what has a direction, if the step is a local one."""
+        """Remember the values that have a direction, if the step is a local one."""
         self._before = []
         rates = self._trained.rates()
         for segment in self._trained.segments():
@@ -75,7 +75,7 @@ class GlobalDirection(Method):
 
     @torch.no_grad()
     def exchanged(self, shards: Container[int]) -> None:
-        """Look how the swarm moved since the last time."""
+        """Observe the swarm's move since the last exchange."""
         for segment in self._trained.segments(shards):
             z, last, change = (segment.of(one) for one in (self._values, self._last, self._change))
             change.mul_(1 - _FRESH).add_(z, alpha=_FRESH).sub_(last, alpha=_FRESH)
@@ -84,12 +84,12 @@ class GlobalDirection(Method):
             self._spent[key] = (1 - _FRESH) * self._spent.get(key, 0.0) + _FRESH * self._since.pop(key, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the mean change, what the next one is to, and the rates of both."""
+        """Return the mean change, the values after the last exchange, and the rates of both."""
         rates = {"since": dict(self._since), "spent": dict(self._spent)}
         return {"last": self._last, "change": self._change, **rates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a `state_dict`."""
         torch._foreach_copy_(self._last, state["last"])
         torch._foreach_copy_(self._change, state["change"])
         self._since = defaultdict(float, state["since"])

@@ -1,12 +1,11 @@
-"""The momentum buffers of torch's SGD where they are more than the optimizer's own business.
+"""The momentum buffers of torch's SGD, for algorithms that use them.
 
-``momentum=mixed``: the buffers are gossiped as the parameters are. They become part of the flat vectors, so they are
-shards like others, with weights, turns and mass of their own, and a newcomer gets them with the rest. Twice the
-traffic. What it is good for: where data differ, a buffer of one's own keeps pulling towards one's own data after
-each mixing.
+``momentum=mixed``: the buffers are gossiped like the parameters. They become part of the flat vectors, so they are
+shards with weights, turns and mass, and a newcomer gets them with the parameters. This doubles the traffic. It helps
+where the peers' data differ: a buffer that is not mixed keeps pulling towards its peer's own data after each exchange.
 
-The buffers are there from `attach` on, as zeros, where SGD by itself makes them with the first gradient. Without
-dampening that is the same.
+The buffers exist from `attach` on, as zeros, while SGD alone makes them with the first gradient. Without dampening the
+result is the same.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _KEY = "momentum_buffer"
 
 
 def require_momentum(option: str, optimizer: torch.optim.Optimizer) -> None:
-    """Raise unless the optimizer is an SGD whose momentum buffers mean what the option needs them to mean."""
+    """Raise a `SettingsError` unless the optimizer is an SGD whose momentum buffers have the meaning that is needed."""
     if not isinstance(optimizer, torch.optim.SGD):
         raise SettingsError(
-            f"momentum={option} is for torch.optim.SGD with momentum, and the optimizer is "
+            f"momentum={option} needs torch.optim.SGD with momentum, but the optimizer is "
             f"{type(optimizer).__name__}; use momentum=own"
         )
     for group in optimizer.param_groups:
@@ -38,7 +37,7 @@ def require_momentum(option: str, optimizer: torch.optim.Optimizer) -> None:
 
 
 def refuse_momentum(correction: float, optimizer: torch.optim.Optimizer) -> None:
-    """Raise if the optimizer has momentum of its own, where momentum correction has applied it to gradients already."""
+    """Raise a `SettingsError` if the optimizer has momentum, which momentum correction applies to gradients already."""
     for group in optimizer.param_groups:
         betas = group.get("betas")
         first = betas[0] if isinstance(betas, tuple | list) and betas else 0.0
@@ -47,19 +46,19 @@ def refuse_momentum(correction: float, optimizer: torch.optim.Optimizer) -> None
             name = type(optimizer).__name__
             none = "momentum=0" if group.get("momentum") else "a first beta of 0"
             raise SettingsError(
-                f"allreduce:correction={correction:g} applies momentum to gradients before any is left out, and {name} "
-                f"would apply {float(momentum):g} once more: give it {none}, or leave correction out"
+                f"allreduce:correction={correction:g} applies momentum to the gradients already, and {name} would "
+                f"apply {float(momentum):g} once more: use {none}, or leave correction out"
             )
 
 
 class Buffers:
-    """Makes sure that the optimizer's buffers are in the memory where they are looked for."""
+    """Keeps the optimizer's buffers in given memory."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, tensors: Mapping[torch.Tensor, torch.Tensor]) -> None:
         """Bind the buffers.
 
         Args:
-            optimizer: whose buffers they are.
+            optimizer: the owner of the buffers.
             tensors: the memory for the buffer of each parameter.
         """
         self._optimizer = optimizer
@@ -68,7 +67,7 @@ class Buffers:
 
     @torch.no_grad()
     def bind(self) -> None:
-        """Take over what was loaded since: ``load_state_dict`` of an optimizer makes new tensors."""
+        """Move loaded buffers into their memory: ``load_state_dict`` of an optimizer makes new tensors."""
         for parameter, tensor in self._tensors.items():
             state = self._optimizer.state[parameter]
             found = state.get(_KEY)
@@ -79,17 +78,17 @@ class Buffers:
 
 
 class MixedMomentum(Method):
-    """Buffers that are shards. Nothing is to be done about them but to see that they stay where they are."""
+    """Buffers that are shards. This method only keeps them in their memory."""
 
     def __init__(self, buffers: Buffers) -> None:
         self._buffers = buffers
 
     def begin(self, exchanges: bool) -> None:  # noqa: ARG002
-        """See to it that the optimizer uses the buffers that are mixed."""
+        """Make the optimizer use the buffers that are mixed."""
         self._buffers.bind()
 
     def optimizer_loaded(self) -> None:
-        """Take over the buffers that were loaded, before they are shown to anybody."""
+        """Take over the loaded buffers before any other peer gets them."""
         self._buffers.bind()
 
 

@@ -1,15 +1,15 @@
-"""How far the optimizer's move goes when a peer does not hold all the mass that it answers for.
+"""Longer moves of the optimizer while some of a peer's mass is in flight.
 
-The optimizer steps on z. In terms of the mass x = w z, a move u of z moves x by w u: a peer that holds little mass
-moves little of it, which is stable, where the textbook rule (x moves by u, so z by u / w) diverges. But mass that is on
-its way is trained by nobody: with o the own weight that was sent and is not answered, the swarm as a whole moves less
-than it should by the share o / (w + o). So the move of z is made (w + o) / w times as long, at most `LONGEST` times:
+The optimizer steps on z. In terms of the mass x = w z, a move u of z moves x by w u. So a peer with little mass moves
+little of it, which is stable; the textbook rule (x moves by u, so z by u / w) diverges. But no peer trains mass in
+flight: with o the weight that this peer sent and that is not answered, the swarm as a whole moves too little, by the
+share o / (w + o). So the move of z is made (w + o) / w times as long, at most `LONGEST` times:
 
     x <- x + min(w + o, LONGEST w) u
 
-Mass that has arrived is merged before the move (`gossip.events.Merge`), so it is part of w, but for what asks for an
-answer, which its sender has just moved. Where nothing is on its way, as whenever answers come within a step, nothing is
-copied and nothing is multiplied.
+Mass that has arrived is merged before the move (`gossip.events.Merge`), so it is part of w. An exception are parcels
+that ask for an answer: their senders have just moved that mass. If nothing is in flight, because answers come within a
+step, nothing is copied and nothing is multiplied.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 
 __all__ = ["LONGEST", "Moves"]
 
-#: No move is made longer than this many times: the largest stable learning rate is smaller by as much. Decision 12.
+#: The largest factor of a move: the largest stable learning rate is smaller by this factor. Decision 12.
 LONGEST = 1.25
 #: A smaller correction is not worth a copy.
 _WORTHWHILE = 0.01
@@ -33,9 +33,9 @@ class Moves:
         """Watch the moves.
 
         Args:
-            shards: how many there are.
+            shards: the number of shards.
             shard: returns the values of a shard.
-            stretch: returns how much longer the move of a shard should be: (w + o) / w.
+            stretch: returns the factor of the move of a shard: (w + o) / w.
         """
         self._shards = shards
         self._shard = shard
@@ -43,7 +43,7 @@ class Moves:
         self._before: dict[int, tuple[float, torch.Tensor]] = {}
 
     def begin(self) -> None:
-        """Remember the values of the shards whose move will have to be longer."""
+        """Remember the values of the shards whose move has to be longer."""
         self._before = {}
         for shard in range(self._shards):
             factor = min(self._stretch(shard), LONGEST)

@@ -1,12 +1,12 @@
-"""Outer momentum: a step of a slow optimizer after each exchange. slowmo and noloco, which tell the derivation.
+"""Outer momentum, a step of a slow optimizer after each exchange: for slowmo and noloco, where the derivation is.
 
-With z0 the value after the last outer step and z the one that was just mixed:
+With z0 the value after the last outer step and z the value after the exchange:
 
     u <- decay u + (z0 - z)        z <- z0 - rate u
 
-A newcomer begins with u = 0 and z0 = the z that it was given. It could be given a donor's u as well, but that
-would double what it has to fetch before it may train, and u belongs to where the donor's z0 was, which nobody
-can tell it at a moment that fits the pieces of z. After 1 / (1 - decay) exchanges there is no difference.
+A newcomer begins with u = 0 and z0 = the z that it got. It could get a donor's u as well, but that would double the
+bytes that it has to fetch before it may train. Also, u belongs to the donor's z0, which no peer can send at a moment
+that matches the pieces of z. After 1 / (1 - decay) exchanges there is no difference.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class OuterMomentum(Method):
         self._momentum = like(self._values)
 
     def start(self) -> None:
-        """Take the values for those after the last outer step."""
+        """Treat the present values as those after an outer step."""
         if not self.restored:
             torch._foreach_copy_(self._last, self._values)
 
     @torch.no_grad()
     def exchanged(self, shards: Container[int]) -> None:
-        """Take an outer step with what the exchange brought."""
+        """Take an outer step with the values after the exchange."""
         for segment in self._trained.segments(shards):
             z, last, momentum = (segment.of(one) for one in (self._values, self._last, self._momentum))
             momentum.mul_(self._outer.decay).add_(last.to(momentum.dtype) - z)
@@ -49,10 +49,10 @@ class OuterMomentum(Method):
             last.copy_(z)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the momentum, and what the next difference is to."""
+        """Return the momentum, and the values after the last outer step."""
         return {"last": self._last, "momentum": self._momentum}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a `state_dict`."""
         torch._foreach_copy_(self._last, state["last"])
         torch._foreach_copy_(self._momentum, state["momentum"])

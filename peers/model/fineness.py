@@ -1,9 +1,9 @@
-"""How large a replica's shards may be, so that a share of them per step is what it says.
+"""The largest size of a replica's shards, so that a share of the shards per step is accurate.
 
-A model that is one shard cannot push a quarter of it. Shards are therefore cut so small that there are at least as many
-as the share's denominator: 4 for a quarter, 5 for 40%. `AUTO` may choose as little as a sixteenth, `LEAST`, and so cuts
-into 16, but nothing that is small: messages take their time however few bytes they have, so that many small ones are
-slower, and to leave some out saves little.
+A model of one shard cannot push a quarter of it. So shards are cut small enough that there are at least as many as the
+share's denominator: 4 for a quarter, 5 for 40%. `AUTO` may choose as little as a sixteenth, `LEAST`, and so cuts into
+16 shards, but not into small ones: every message takes time even if it is short, so a large number of small messages is
+slower, and leaving some out saves little.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gossip.exchange.coding import AUTO, LEAST
 
 __all__ = ["shard_limit"]
 
-#: Bytes of a shard where only a share of them is pushed per step: a model of many is pushed in even portions. `AUTO`
-#: cuts no finer.
+#: Bytes of a shard if only a share of the shards is pushed per step: a model of many shards is pushed in even portions.
+#: `AUTO` cuts no finer.
 _FINE = 1 << 20
-#: Shares are met with as many shards as this, or with 1 / share if that is more.
+#: A share is approximated with this number of shards, or with 1 / share if that is more.
 _DENOMINATOR = 16
 
 
@@ -26,8 +26,8 @@ def shard_limit(total: int, share: float, most: int, compress: str = "none") -> 
     """Return the most bytes that a shard may have.
 
     Args:
-        total: bytes of everything that is cut.
-        share: of the shards, that is pushed per step.
+        total: the bytes of everything that is cut.
+        share: the share of the shards that is pushed per step.
         most: the limit for other reasons.
         compress: the codec of parcels, or `AUTO`.
     """
@@ -38,5 +38,5 @@ def shard_limit(total: int, share: float, most: int, compress: str = "none") -> 
 
 
 def _portion(total: int, pieces: int) -> int:
-    """Return the bytes of the largest of so many pieces: of whole numbers, which have 8 bytes at most."""
+    """Return the bytes of the largest of ``pieces`` pieces; each consists of whole numbers of at most 8 bytes."""
     return -(-total // (8 * pieces)) * 8

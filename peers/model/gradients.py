@@ -1,9 +1,10 @@
-"""All gradients of a model as one flat vector, to be averaged, and back.
+"""All gradients of a model as one flat vector, for averaging.
 
-The vector holds the gradient of every parameter that is trained (zeros where it has none), then the floating-point
-buffers, such as batch norm's statistics, which would drift apart otherwise, then for every parameter whether it has a
-gradient. It is of double precision if any of them is, else of single: half precision is averaged in single and rounded
-once. A parameter that has a gradient on no peer has none afterwards either, so no optimizer moves it.
+The vector holds the gradient of every trained parameter (zeros if it has none), then the floating-point buffers, such
+as batch norm's statistics, which would drift apart otherwise, then a flag for every parameter: whether it has a
+gradient. The vector is of double precision if any tensor is, otherwise of single precision: half precision is averaged
+in single precision and rounded once. A parameter without a gradient on every peer has none after the averaging either,
+so no optimizer moves it.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class Gradients:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         self._flat = FlatTensors([*self._parameters, *self._buffers], more=len(self._parameters))
-        #: The vector as the core sees it: the same memory.
+        #: The vector for the core: the same memory.
         self.values: Values = self._flat.values
-        #: How many of them are gradients: the first ones, and all that a codec may touch.
+        #: The number of gradients in it. They come first, and a codec may compress only them.
         self.count = sum(parameter.numel() for parameter in self._parameters)
 
     @torch.no_grad()
@@ -43,7 +44,7 @@ class Gradients:
 
     @torch.no_grad()
     def scatter(self) -> None:
-        """Give every parameter its gradient, and every buffer its values, from the vector."""
+        """Copy the vector into the gradients of the parameters and into the buffers."""
         for index, parameter in enumerate(self._parameters):
             view = self._flat.views[index]
             if not self._flat.more[index]:
@@ -56,6 +57,6 @@ class Gradients:
             buffer.copy_(view)
 
     def drop(self) -> None:
-        """Leave no gradient, so that the optimizer does not move anything."""
+        """Remove all gradients, so that the optimizer moves nothing."""
         for parameter in self._parameters:
             parameter.grad = None

@@ -1,11 +1,11 @@
 """A model's numbers as flat vectors, so that they can be mixed without being gathered first.
 
-Every parameter that is trained, and every floating-point buffer (such as the statistics of batch norm), becomes a view
-of one flat vector per kind of number. The user's tensors stay the same objects; only their memory moves. On the CPU the
-core reads and mixes that very memory. On a GPU there is a twin of it in pinned host memory, and the values go back and
-forth at step boundaries, on a stream of their own.
+Every trained parameter, and every floating-point buffer (such as the statistics of batch norm), becomes a view of one
+flat vector per dtype. The user's tensors stay the same objects; only their memory moves. On the CPU the core reads and
+mixes that memory directly. On a GPU there is a copy of it in pinned host memory, and the values are transferred at step
+boundaries, on a separate stream.
 
-What is not mixed is the *rest*: frozen parameters and integer buffers. It is only handed to newcomers.
+Tensors that are not mixed are the *rest*: frozen parameters and integer buffers. Only newcomers get them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from peers.state.storable import copy_to_cpu
 
 __all__ = ["Replica"]
 
-#: The kinds of number that are mixed, in the order of their vectors.
+#: The dtypes that are mixed, in the order of their vectors.
 _KINDS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 #: Each tensor starts at a multiple of this many bytes: kernels are slower on memory that is not aligned.
 _ALIGNMENT = 64
@@ -46,59 +46,64 @@ class Replica:
 
         Args:
             model: the model.
-            shard_bytes: the most that a shard may take.
-            also: tensors that are none of the model's and are mixed all the same, by name.
-            share: of the shards, that is pushed per step: there have to be enough of them.
-            compress: the codec of parcels, or what chooses it, and a share of the shards with it.
+            shard_bytes: the most bytes of a shard.
+            also: tensors that do not belong to the model and are mixed as well, by name.
+            share: the share of the shards that is pushed per step: there have to be enough shards.
+            compress: the codec of parcels, or `AUTO`, which chooses the codec and a share of the shards.
         """
         mixed, self._rest = _sorted_out(model)
         if not mixed:
-            raise SettingsError("there is nothing to train: the model has no parameter that requires a gradient")
+            raise SettingsError(
+                f"model: no parameter of {type(model).__name__} requires a gradient, so none is trained"
+            )
         mixed += (also or {}).items()
         devices = {tensor.device for _, tensor in mixed}
         if len(devices) > 1:
             raise SettingsError(
-                f"the model is spread over {', '.join(sorted(map(str, devices)))}; a peer owns one replica on one "
-                "device: move it with model.to(peer.device) before attach"
+                f"the model is on several devices, {', '.join(sorted(map(str, devices)))}, but a peer has one replica "
+                "on one device: move it with model.to(peer.device) before attach"
             )
         (self.device,) = devices
         self._flats = [_flattened(tensors, self.device) for tensors in _by_kind(mixed)]
         self._hosts = [_twin(flat) for flat in self._flats]
         cuda = self.device.type == "cuda"
         self._stream: torch.cuda.Stream | None = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
-        #: The vectors as the core sees them: the same memory on the CPU.
+        #: The vectors for the core: the same memory on the CPU.
         self.arrays: Sequence[Values] = [_as_array(host) for host in self._hosts]
         limit = shard_limit(sum(array.nbytes for array in self.arrays), share, shard_bytes, compress)
         self.layout = Layout(tuple(Part.cut(array.size, limit, array.dtype) for array in self.arrays))
         self._shards = list(self._cut(self._flats))
-        #: What two models must have in common to be mixed: names, shapes and kinds of all tensors; and a hash of it.
+        #: What must be equal in two models that are mixed: names, shapes and dtypes of all tensors; and a hash of it.
         self.lines = [(name, _described(tensor)) for name, tensor in mixed]
         self.lines += [(name, f"{_described(tensor)} not mixed") for name, tensor in self._rest.items()]
         self.fingerprint = xxhash.xxh3_64(repr(self.lines).encode()).hexdigest()
 
     def encode_rest(self) -> bytes:
-        """Return what is not mixed, as bytes for a newcomer."""
+        """Return the tensors that are not mixed, as bytes for a newcomer."""
         encoded: bytes = save({name: copy_to_cpu(tensor) for name, tensor in self._rest.items()})
         return encoded
 
     def decode_rest(self, encoded: bytes) -> None:
-        """Take over what another peer's `encode_rest` returned: of the same model, and checked again to be."""
+        """Take over the result of another peer's `encode_rest`. It is checked again that the models are the same."""
         found = load(encoded)
         for name, tensor in self._rest.items():
             other = found.get(name)
             if other is None or other.shape != tensor.shape or other.dtype != tensor.dtype:
-                raise SettingsError(f"{name} came from another peer in another shape, or not at all")
+                raise SettingsError(
+                    f"{name} is {_described(tensor)} here, but another peer sent "
+                    f"{'nothing' if other is None else _described(other)}; all peers must have the same model"
+                )
         with torch.no_grad():
             for name, tensor in self._rest.items():
                 tensor.copy_(found[name])
 
     @property
     def vectors(self) -> list[torch.Tensor]:
-        """The flat vectors where the model has them, not copies."""
+        """The flat vectors in the memory of the model, not copies."""
         return self._flats
 
     def place(self, tensor: torch.Tensor) -> tuple[int, int, int] | None:
-        """Return which vector a tensor lies in, where it starts and where the next one may; None if it is in none."""
+        """Return the vector of a tensor, its start, and the start of the next one; None if it is in no vector."""
         for index, flat in enumerate(self._flats if tensor.numel() else []):
             if tensor.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr():
                 step = _ALIGNMENT // flat.element_size()
@@ -107,20 +112,20 @@ class Replica:
         return None
 
     def view(self, vectors: Sequence[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
-        """Return the place of a mixed tensor in vectors that are laid out as the replica's are."""
+        """Return the view of a mixed tensor in vectors that have the replica's layout."""
         place = self.place(tensor)
         assert place is not None
         return vectors[place[0]].as_strided(tensor.shape, tensor.stride(), place[1])
 
     def bounds(self, vector: int) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Return the shards of a vector, each with where in it the shard starts and stops."""
+        """Return the shards of a vector, each with its start and stop in the vector."""
         before = sum(part.shards for part in self.layout.parts[:vector])
         part = self.layout.parts[vector]
         for shard in range(part.shards):
             yield before + shard, (part.size * shard // part.shards, part.size * (shard + 1) // part.shards)
 
     def shard(self, shard: int) -> torch.Tensor:
-        """Return a shard's values where the model has them, not a copy."""
+        """Return a shard's values in the memory of the model, not a copy."""
         return self._shards[shard]
 
     def values(self) -> list[torch.Tensor]:
@@ -128,17 +133,17 @@ class Replica:
         return [shard.clone() for shard in self._shards]
 
     def restore(self, values: Sequence[torch.Tensor]) -> None:
-        """Bring back what `values` returned."""
+        """Restore the values that `values` returned."""
         with torch.no_grad():
             for shard, kept in zip(self._shards, values, strict=True):
                 shard.copy_(kept)
 
     def lend(self) -> None:
-        """Bring the values to where the core reads them; nothing to do on the CPU."""
+        """Copy the values to the memory that the core reads; on the CPU it is the same memory."""
         self._transfer(self._flats, self._hosts)
 
     def reclaim(self) -> None:
-        """Bring the values back to where the model has them; nothing to do on the CPU."""
+        """Copy the values back to the memory of the model; on the CPU it is the same memory."""
         self._transfer(self._hosts, self._flats)
 
     def _transfer(self, sources: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
@@ -157,7 +162,7 @@ class Replica:
 
 
 def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]], dict[str, torch.Tensor]]:
-    """Return what is mixed and what is not, each tensor once; two names of the same memory count as one tensor."""
+    """Return the tensors that are mixed and those that are not; two names of the same memory count as one tensor."""
     mixed: list[tuple[str, torch.Tensor]] = []
     rest: dict[str, torch.Tensor] = {}
     named: list[tuple[str, torch.Tensor, bool]] = []
@@ -174,13 +179,15 @@ def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]],
 
 def _check(name: str, tensor: torch.Tensor) -> None:
     if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
-        raise SettingsError(f"{name} has no values yet: run a batch through a lazy module before attach")
+        raise SettingsError(
+            f"{name} has no values yet, because its module is lazy: run a batch through it before attach"
+        )
     if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex():
         kind = "on the meta device" if tensor.is_meta else f"{tensor.layout} of {tensor.dtype}"
         raise SettingsError(f"{name} is {kind}; only plain dense tensors of real numbers can be mixed")
     if type(tensor.data) is not torch.Tensor:
         raise SettingsError(
-            f"{name} is a {type(tensor.data).__name__}, a part of a sharded model; a peer owns a whole replica"
+            f"{name} is a {type(tensor.data).__name__}, a part of a sharded model; a peer needs a whole replica"
         )
 
 
@@ -190,7 +197,7 @@ def _by_kind(mixed: list[tuple[str, torch.Tensor]]) -> list[list[tuple[str, torc
 
 
 def _flattened(tensors: list[tuple[str, torch.Tensor]], device: torch.device) -> torch.Tensor:
-    """Copy the tensors into one vector and make each a view of its place there."""
+    """Copy the tensors into one vector, and make each tensor a view of its place there."""
     step = _ALIGNMENT // tensors[0][1].element_size()
     places: dict[tuple[object, ...], tuple[int, torch.Tensor]] = {}
     spans: list[tuple[int, int, str]] = []
@@ -224,7 +231,7 @@ def _refuse_overlap(spans: list[tuple[int, int, str]], name: str, tensor: torch.
     stop = start + reach * tensor.element_size()
     for other_start, other_stop, other in spans:
         if start < other_stop and other_start < stop and _whole(tensor):
-            raise SettingsError(f"{name} and {other} share a part of their memory; tie whole parameters, or none")
+            raise SettingsError(f"{name} and {other} share a part of their memory; they must share all of it, or none")
     spans.append((start, stop, name))
 
 

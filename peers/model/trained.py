@@ -1,7 +1,7 @@
-"""Which parts of the flat vectors an optimizer trains: what an outer step or a direction may be applied to.
+"""The parts of the flat vectors that an optimizer trains: only they get an outer step or a direction.
 
-The vectors also hold what is mixed and not trained, such as the statistics of batch norm. Those have no direction: a
-variance that overshoots becomes negative.
+The vectors also hold tensors that are mixed and not trained, such as the statistics of batch norm. These have no
+direction: a variance that overshoots becomes negative.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _HALF = (torch.bfloat16, torch.float16)
 
 
 def trains(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> bool:
-    """Whether the optimizer holds any of the model's parameters; one that trains copies of them does not."""
+    """Whether the optimizer has any of the model's parameters; an optimizer of copies has none."""
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     return any(id(parameter) in held for parameter in model.parameters())
 
 
 class Segment(NamedTuple):
-    """A stretch of one vector that lies in one shard and belongs to one group of the optimizer."""
+    """A range of one vector that lies in one shard and belongs to one parameter group of the optimizer."""
 
     shard: int
     group: int
@@ -34,7 +34,7 @@ class Segment(NamedTuple):
     stop: int
 
     def of(self, vectors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return this stretch of vectors that are laid out as the replica's are; not a copy."""
+        """Return this range of vectors that have the replica's layout; not a copy."""
         return vectors[self.vector][self.start : self.stop]
 
 
@@ -48,14 +48,14 @@ class Trained:
         self._segments: list[Segment] = []
 
     def segments(self, shards: Container[int] | None = None) -> Iterator[Segment]:
-        """Return those that lie in the shards, or all."""
+        """Return the segments that lie in the shards, or all."""
         counts = [len(group["params"]) for group in self._optimizer.param_groups]
         if counts != self._counts:  # a group may be added at any time
             self._counts, self._segments = counts, list(self._find())
         return (one for one in self._segments if shards is None or one.shard in shards)
 
     def rates(self) -> list[float]:
-        """Return the learning rate of each group at present; 1 where there is no such thing."""
+        """Return the present learning rate of each group; 1 if the optimizer has none."""
         return [rate_of(group) for group in self._optimizer.param_groups]
 
     def group(self, segment: Segment) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Trained:
                     yield Segment(shard, group, vector, max(start, first), min(stop, last))
 
     def _spans(self) -> list[tuple[int, int, int, int]]:
-        """Return where the parameters of each group lie; neighbours of one group as one."""
+        """Return the ranges of the parameters of each group; adjacent ranges of one group are joined."""
         places: dict[tuple[int, int], tuple[int, int]] = {}
         for index, group in enumerate(self._optimizer.param_groups):
             for parameter in group["params"]:
@@ -86,10 +86,10 @@ class Trained:
 
 
 def rate_of(group: dict[str, Any]) -> float:
-    """Return the learning rate of a group; 1 for an optimizer that has none."""
+    """Return the learning rate of a group; 1 if the optimizer has none."""
     return float(group.get("lr", 1.0))
 
 
 def like(vectors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return zeros in the same layout, in float32 where the vectors are of half precision: sums need the digits."""
+    """Return zeros in the same layout, in float32 for vectors of half precision: sums need the precision."""
     return [torch.zeros_like(one, dtype=torch.float32 if one.dtype in _HALF else one.dtype) for one in vectors]

@@ -1,7 +1,7 @@
-"""All that a replica is, as bytes: for one that has to become the same, to the bit.
+"""The whole state of a replica as bytes, for a peer whose replica must become bit-identical.
 
-Parameters and buffers, frozen ones included; the optimizer; whatever else was named at `attach`, such as schedulers;
-and the step. As in a checkpoint nothing is ever unpickled.
+The state has the parameters and buffers, including frozen ones; the optimizer; the other objects that were named at
+`attach`, such as schedulers; and the step. As in a checkpoint, nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 import xxhash
 from safetensors.torch import load, save
 
-from peers.state.snapshot import FrozenSnapshot, Snapshot, freeze, thaw
+from peers.state.snapshot import CheckpointSnapshot, FrozenSnapshot, freeze, thaw
 from peers.state.state_dicts import flatten, unflatten
 from peers.state.storable import StateError
 
@@ -28,16 +28,16 @@ class _Stateful(Protocol):
 
 
 class WholeState:
-    """What belongs to a replica."""
+    """The objects that belong to a replica."""
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, also: Mapping[str, _Stateful]) -> None:
         self._model = model
         self._others: dict[str, Any] = {"optimizer": optimizer, **{f"also.{name}": one for name, one in also.items()}}
 
     def encode(self, step: int) -> bytes:
-        """Return everything, at a step."""
+        """Return the whole state, at a step."""
         tensors = {f"model.{name}": tensor.detach() for name, tensor in self._named()}
-        snapshot = Snapshot(tensors, {"step": step, "others": {}})
+        snapshot = CheckpointSnapshot(tensors, {"step": step, "others": {}})
         for name, one in self._others.items():
             more, snapshot.extra["others"][name] = flatten(one.state_dict(), name)
             snapshot.tensors.update(more)
@@ -46,14 +46,18 @@ class WholeState:
         return encoded
 
     def decode(self, encoded: bytes) -> int:
-        """Take over what another one's `encode` returned, of the same model; return the step."""
+        """Take over the result of another peer's `encode`, of the same model; return the step."""
         rest, tensors = msgpack.unpackb(encoded)
         snapshot = thaw(FrozenSnapshot(load(tensors), rest))
         with torch.no_grad():
             for name, tensor in self._named():
                 found = snapshot.tensors.get(f"model.{name}")
                 if found is None or found.shape != tensor.shape or found.dtype != tensor.dtype:
-                    raise StateError(f"{name} came from another peer in another shape, or not at all")
+                    sent = "nothing" if found is None else f"{found.dtype} {tuple(found.shape)}"
+                    raise StateError(
+                        f"{name} is {tensor.dtype} {tuple(tensor.shape)} here, but another peer sent {sent}; all peers "
+                        "must have the same model"
+                    )
                 tensor.copy_(found)
         for name, one in self._others.items():
             if name in snapshot.extra["others"]:
@@ -62,7 +66,7 @@ class WholeState:
         return step
 
     def seal(self, step: int) -> int:
-        """Return a hash of everything, as `gossip.events.Synchronize` wants it."""
+        """Return a hash of the whole state, for `gossip.events.Synchronize`."""
         return xxhash.xxh3_64_intdigest(self.encode(step)) >> 11 or 1
 
     def _named(self) -> list[tuple[str, torch.Tensor]]:

@@ -1,4 +1,4 @@
-"""Optimizers for large batches: many peers together take steps as if the batch were all of theirs."""
+"""Optimizers for large batches: many peers together take steps as if their batches were one."""
 
 from peers.optimizers.lamb import LAMB
 from peers.optimizers.lars import LARS

@@ -38,15 +38,15 @@ class LAMB(Layerwise):
 
         Args:
             params: as for any optimizer.
-            lr: how far a layer moves in a step, relative to its norm.
-            betas: what is left of the two moments after a step, each from 0 to below 1.
-            eps: keeps the quotient finite where gradients are 0.
-            weight_decay: added to the update, behind the moments.
+            lr: the length of a layer's move in a step, relative to its norm.
+            betas: the part of the two moments that is left after a step, each from 0 to below 1.
+            eps: keeps the quotient finite if gradients are 0.
+            weight_decay: added to the update, after the moments.
             exclude_vectors: parameters of at most one dimension (biases, norm layers) are moved by plain Adam, without
                 decay and ratio: their norms are small and mean little.
         """
         if not (len(betas) == 2 and all(0 <= beta < 1 for beta in betas)):
-            raise SettingsError(f"betas are two numbers from 0 to below 1, not {betas}")
+            raise SettingsError(f"betas must be two numbers from 0 to below 1, not {betas}")
         at_least(0, eps=eps)
         defaults = {
             "lr": lr,

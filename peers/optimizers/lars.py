@@ -8,8 +8,8 @@ w the parameter:
     buffer = momentum * buffer + ratio * u
     w      = w - lr * buffer
 
-The rate stands outside of the buffer, as in torch's SGD and unlike in the paper: a change of the rate then takes effect
-at once, where the paper's form needs Goyal's momentum correction. With a constant rate they are the same.
+The rate is not part of the buffer, as in torch's SGD and unlike in the paper: so a change of the rate takes effect at
+once, while the paper's form needs Goyal's momentum correction. With a constant rate both are the same.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class LARS(Layerwise):
             params: as for any optimizer.
             lr: the rate; it multiplies the trust ratio, so it is larger than SGD's by about 1 / trust times |g| / |w|.
             momentum: from 0 to below 1.
-            weight_decay: added to the gradient, and known to the ratio.
-            trust: how far a layer may move in a step of rate 1, relative to its norm.
+            weight_decay: added to the gradient, and part of the ratio.
+            trust: the length of a layer's move in a step of rate 1, relative to its norm.
             nesterov: look ahead by one step of momentum.
             exclude_vectors: parameters of at most one dimension (biases, norm layers) are moved by plain SGD, without
                 decay and ratio: their norms are small and mean little.
         """
         if not 0 <= momentum < 1:
-            raise SettingsError(f"momentum is from 0 to below 1, not {momentum}")
+            raise SettingsError(f"momentum must be from 0 to below 1, not {momentum}")
         if nesterov and not momentum:
-            raise SettingsError("nesterov needs momentum")
+            raise SettingsError(f"nesterov needs a momentum above 0, such as 0.9, not {momentum}")
         at_least(0, trust=trust)
         defaults = {
             "lr": lr,

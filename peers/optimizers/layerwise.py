@@ -1,11 +1,11 @@
-"""What layer-wise adaptive optimizers have in common: a step per parameter, as long as the parameter is large.
+"""The base of layer-wise adaptive optimizers: the length of a parameter's step is proportional to its norm.
 
-Each parameter (a layer's matrix or kernel) is moved by lr times a *trust ratio*: its own norm over that of its update.
-With large batches and rates the ratio of the two differs between layers by orders of magnitude, and the layer where it
-is worst would decide how large a rate may be.
+Each parameter (a layer's matrix or kernel) moves by lr times a *trust ratio*: its own norm over that of its update.
+With large batches and rates the ratio of the two differs between layers by orders of magnitude. Without the trust ratio
+the worst layer would limit the rate of all.
 
-Norms, states and updates are calculated in float32 (float64 for float64), whatever the parameters are: the squares of
-half precision are not worth much, and its moving averages stand still.
+Norms, states and updates are computed in float32 (float64 for float64 parameters), even for half precision: squares in
+half precision are inaccurate, and moving averages do not change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Layerwise", "at_least", "trust_ratio"]
 
 
 class Layerwise(Optimizer):
-    """A loop over parameters; subclasses say how one is moved."""
+    """A loop over parameters; subclasses define the move of one parameter."""
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         at_least(0, lr=float(defaults["lr"]), weight_decay=defaults["weight_decay"])
@@ -43,7 +43,7 @@ class Layerwise(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take one step; parameters without a gradient stay.
+        """Take one step; parameters without a gradient do not move.
 
         Args:
             closure: evaluates the model again and returns the loss.
@@ -58,10 +58,11 @@ class Layerwise(Optimizer):
                     continue
                 if param.grad.is_sparse or param.is_complex():
                     raise SettingsError(
-                        f"{type(self).__name__} is for dense real gradients, not sparse or complex ones"
+                        f"{type(self).__name__} needs dense real gradients, not a gradient of {param.grad.dtype} in "
+                        f"{param.grad.layout}"
                     )
                 kind = torch.promote_types(param.dtype, torch.float32)
-                values = param.to(kind)  # itself, if it is of this kind
+                values = param.to(kind)  # the parameter itself, if it has this dtype
                 plain = group["exclude_vectors"] and param.ndim <= 1
                 self._move(values, param.grad.to(kind), self.state[param], group, plain=plain)
                 if values is not param:
@@ -69,9 +70,9 @@ class Layerwise(Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` returned, moments in their own precision.
+        """Load the result of `state_dict`, with the moments in their own precision.
 
-        torch's own method makes them as coarse as the parameters are, after which a resumed run is another run.
+        torch's own method rounds them to the precision of the parameters, and a resumed run would then differ.
         """
         super().load_state_dict(state_dict)
         keys = [key for group in state_dict["param_groups"] for key in group["params"]]
@@ -84,13 +85,13 @@ class Layerwise(Optimizer):
 
 
 def trust_ratio(values: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-    """Return the norm of the values over that of their update; 1 where either is 0. Stays on the device."""
+    """Return the norm of the values over that of their update; 1 if either is 0. The result stays on the device."""
     one, other = torch.linalg.vector_norm(values), torch.linalg.vector_norm(update)
     return torch.where((one > 0) & (other > 0), one / other, torch.ones_like(one))
 
 
 def at_least(least: float, **settings: float) -> None:
-    """Refuse settings that are smaller, or no numbers."""
+    """Raise a `SettingsError` for settings that are smaller, or NaN."""
     for name, value in settings.items():
         if not least <= value < float("inf"):
-            raise SettingsError(f"{name} is at least {least:g}, not {value}")
+            raise SettingsError(f"{name} must be at least {least:g}, not {value}")

@@ -1,1 +1,1 @@
-"""What a peer tells about itself: records on disk, metrics, its row in the table of the swarm."""
+"""Reports of a peer about itself: records on disk, metrics, its row in the table of the swarm."""

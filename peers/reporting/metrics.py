@@ -1,7 +1,7 @@
-"""What a peer tells Prometheus: its figures as text over HTTP, on loopback unless told otherwise.
+"""The metrics of a peer for Prometheus: its figures as text over HTTP, by default on loopback.
 
-Everything is read when somebody asks, in the thread of the server. Figures are single numbers, or dictionaries that
-are copied in one go, so no lock is taken and neither the trainer nor the gossip thread ever waits for a scrape.
+All figures are read during a scrape, in the thread of the server. They are single numbers, or dictionaries that are
+copied in one operation, so no lock is taken, and neither the trainer nor the gossip thread ever waits for a scrape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peers.setup import Setup
 
 __all__ = ["Figures", "Metrics"]
 
-#: What can happen to a member: the label, and how the chronicle counts it.
+#: The changes of a member: the label, and the name in the chronicle.
 _HAPPENED = {
     "death": "died",
     "suspicion": "suspected",
@@ -31,7 +31,7 @@ _HAPPENED = {
     "return": "returned",
     "leave": "left",
 }
-#: What can become of a parcel: the label, and how the chronicle counts it.
+#: The fates of a parcel: the label, and the name in the chronicle.
 _FATES = {"booked": "Booked", "refused": "Refused", "released": "Released", "taken_back": "TakenBack"}
 
 
@@ -48,7 +48,7 @@ class Metrics:
     """Serves the figures of one peer."""
 
     def __init__(self, setup: Setup) -> None:
-        """Bind and serve; there is nothing to tell before `show`."""
+        """Bind and serve; there are no figures before `show`."""
         port = setup.metrics_port + setup.local_rank if setup.metrics_port else 0
         self._figures = _Figures(setup)
         registry = CollectorRegistry(auto_describe=False)
@@ -58,32 +58,34 @@ class Metrics:
             self._server, self._thread = start_http_server(port, setup.metrics_bind, registry)
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
-            raise SettingsError(f"cannot serve metrics on {place}: {why}; choose another metrics_port") from error
-        #: Where it is served; the port is the real one, also where any was asked for.
+            raise SettingsError(
+                f"metrics_port={setup.metrics_port}: cannot serve metrics on {place}: {why}; choose another port"
+            ) from error
+        #: The endpoint of the server. Its port is the real one, even if any free port was requested.
         self.endpoint = Endpoint(setup.metrics_bind, self._server.server_port)
 
     def show(self, source: Callable[[], Figures]) -> None:
-        """Serve from now on what the source says; it is called in another thread."""
+        """Serve the figures of the source from now on; it is called in another thread."""
         self._figures.source = source
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 class _Figures(Collector):
-    """The figures as Prometheus wants them."""
+    """The figures in the form of Prometheus."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self.source: Callable[[], Figures] | None = None
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all that is known at this moment."""
+        """Yield the present figures."""
         setup = self._setup
-        info = GaugeMetricFamily("gossip_peer_info", "Which peer this is; always 1.", labels=_INFO)
+        info = GaugeMetricFamily("gossip_peer_info", "The identity of this peer; always 1.", labels=_INFO)
         info.add_metric([str(setup.rank), setup.run, setup.topology, setup.algorithm, __version__], 1)
         yield info
         if self.source is None:
@@ -110,8 +112,8 @@ def _of_session(session: Session) -> Iterator[Metric]:
             yield _gauge(name, told, row[name])
     yield _counter("sent_bytes", "Bytes handed to the transport.", driver.bytes_sent)
     yield _counter("received_bytes", "Bytes that came from the transport.", driver.bytes_received)
-    yield _counter("dropped_messages", "Messages that the transport did not take: no connection.", driver.dropped)
-    members = GaugeMetricFamily("gossip_members", "Members as this peer sees them, itself included.", labels=["state"])
+    yield _counter("dropped_messages", "Messages that the transport dropped: no connection.", driver.dropped)
+    members = GaugeMetricFamily("gossip_members", "Members in this peer's view, itself included.", labels=["state"])
     for state in State:
         name = state.name.lower()
         members.add_metric([name], states.count(name))
@@ -125,7 +127,7 @@ def _of_session(session: Session) -> Iterator[Metric]:
     fates = {label: counts.get(what, 0) for label, what in _FATES.items()}
     yield _counters("parcels", "Parcels of others booked or refused; own ones released or taken back.", "fate", fates)
     yield _counter(
-        "not_finite_shards", "Pushes that NaN or infinity in the own values held up.", counts.get("NotFinite", 0)
+        "not_finite_shards", "Pushes that were held back because of NaN or infinity.", counts.get("NotFinite", 0)
     )
 
 

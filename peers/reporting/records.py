@@ -1,8 +1,8 @@
-"""What a peer writes down about its run: ``RUN/rank-R/metrics.jsonl`` step by step, ``summary.json`` at the end.
+"""The records of a peer about its run: ``RUN/rank-R/metrics.jsonl`` step by step, ``summary.json`` at the end.
 
-Every line has its ``time``, in seconds since 1970, so that the lines of all ranks and all lives go on one axis.
-A line is on its way to the disk when the step is over, so that even a peer that is killed leaves its history.
-Writing never stops training: when the disk is full it is said once, and the records end there.
+Every line has its ``time``, in seconds since 1970, so that the lines of all ranks and all lives fit on one axis. A line
+is written to the file at the end of its step, so that even a killed peer leaves its history. Errors of writing never
+stop training: when the disk is full, that is reported once, and the records end there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Records:
             append: go on in the files of a former life, rather than start anew.
             tensorboard: write the figures of each step for TensorBoard too.
         """
-        # One look at the clock on the wall: within a life, times never go back.
+        # The wall clock is read once, so that times never decrease within a life.
         self._midnight = time.time() - time.monotonic()
         self._warn = warn
         self.directory = Path(run_dir) / f"rank-{rank}" if run_dir else None
@@ -50,7 +50,7 @@ class Records:
         if self.directory is not None:
             with self._guard():
                 self.directory.mkdir(parents=True, exist_ok=True)
-                (self.directory / "summary.json").unlink(missing_ok=True)  # a former life's; this one has not ended
+                (self.directory / "summary.json").unlink(missing_ok=True)  # of a former life; this one has not ended
                 self._metrics = _opened(self.directory / "metrics.jsonl", append)
                 self._events = _opened(self.directory / "events.jsonl", append)
                 self._tensorboard = TensorBoard(self.directory / "tensorboard") if tensorboard else None
@@ -64,13 +64,13 @@ class Records:
                     self._tensorboard.step(self._time(), values)
 
     def event(self, **values: Any) -> None:
-        """Write the line of something that does not happen at every step."""
+        """Write the line of an event that does not happen at every step."""
         if self._events is not None:
             with self._guard():
                 self._events.write(_line({"time": self._time(), **values}, str) + "\n")
 
     def summary(self, **values: Any) -> None:
-        """Write how it ended, whole or not at all."""
+        """Write the summary of the run, completely or not at all."""
         if self.directory is not None and self._metrics is not None:
             with self._guard():
                 temporary = self.directory / "summary.json.tmp"
@@ -96,11 +96,11 @@ class Records:
 
     def _give_up(self, error: OSError) -> None:
         self._metrics = self._events = self._tensorboard = None
-        self._warn(f"nothing more is recorded in {self.directory}: {error.strerror or error}")
+        self._warn(f"recording in {self.directory} stops: {error.strerror or error}")
 
 
 def _line(values: Mapping[str, Any], default: Callable[[Any], Any], indent: int | None = None) -> str:
-    """Return JSON, which knows neither NaN nor infinity: they become null."""
+    """Return JSON, which has neither NaN nor infinity: they become null."""
     plain = {name: _finite(value) for name, value in values.items()}
     return json.dumps(plain, default=lambda value: _finite(default(value)), indent=indent)
 
@@ -110,7 +110,7 @@ def _finite(value: Any) -> Any:
 
 
 def _opened(path: Path, append: bool) -> IO[str]:
-    """Open a file for lines; half a line, at which a former life was killed, is taken back."""
+    """Open a file for lines; an incomplete last line, left by a life that was killed, is removed."""
     file = path.open("a+b" if append else "wb")
     end = file.tell()
     while end > 0:
@@ -126,7 +126,7 @@ def _opened(path: Path, append: bool) -> IO[str]:
 
 
 class _Guard:
-    """Hands an OSError over instead of raising it."""
+    """Passes an OSError to a function instead of raising it."""
 
     def __init__(self, handle: Callable[[OSError], None]) -> None:
         self._handle = handle

@@ -1,4 +1,4 @@
-"""The figures of each step for TensorBoard, for those who ask for it: ``tensorboard --logdir RUN`` shows all ranks."""
+"""The figures of each step for TensorBoard, on request: ``tensorboard --logdir RUN`` shows all ranks."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["TensorBoard", "check_tensorboard"]
 
 
 def check_tensorboard() -> None:
-    """Raise an error that says what to install, if need be; nothing slow is imported."""
+    """Raise a `SettingsError` if TensorBoard is not installed. The check imports nothing slow."""
     if importlib.util.find_spec("tensorboard") is None:
-        raise SettingsError("TensorBoard's files need its package, which is not installed: pip install tensorboard")
+        raise SettingsError("tensorboard=true needs a package that is not installed: pip install tensorboard")
 
 
 class TensorBoard:
-    """Writes scalars; a thread of its own puts them on the disk."""
+    """Writes scalars; a separate thread puts them on the disk."""
 
     def __init__(self, directory: Path) -> None:
         """Open the files of one life; TensorBoard joins those of all lives in a directory."""
-        from torch.utils.tensorboard import SummaryWriter  # slow, and there only if it is installed
+        from torch.utils.tensorboard import SummaryWriter  # slow, and an optional dependency
 
         self._writer: Any = SummaryWriter(str(directory))
 
     def step(self, time: float, values: Mapping[str, Any]) -> None:
-        """Write the numbers of a step's line, and what share of it was waiting."""
+        """Write the numbers of a step's line, and the share of the step that was spent waiting."""
         scalars = dict(values)
         step, seconds = scalars.pop("step"), scalars["seconds"]
         scalars["wait_share"] = scalars.pop("wait_seconds") / seconds if seconds > 0 else 0.0
@@ -38,12 +38,12 @@ class TensorBoard:
                 self._writer.add_scalar(name, number, step, walltime=time)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining scalars, and close the files."""
         self._writer.close()
 
 
 def _number(value: Any) -> float | None:
     try:
         return None if isinstance(value, str) else float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # nothing that a curve could show
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # not a number that a curve could show
         return None

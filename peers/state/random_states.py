@@ -1,7 +1,7 @@
 """The states of the random number generators that a training step draws from, captured and restored exactly.
 
-Python's `random`, numpy's global generator, torch on the CPU, and torch on the replica's CUDA device if it has one.
-Generators that a program keeps for itself (`torch.Generator`, `numpy.random.Generator`) it saves for itself.
+They are Python's `random`, numpy's global generator, torch on the CPU, and torch on the replica's CUDA device if it has
+one. A program must save its own generators (`torch.Generator`, `numpy.random.Generator`) itself.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ def capture_random_states(device: torch.device | str | None = None) -> dict[str,
     """Return the states as plain data for the ``extra`` of a snapshot.
 
     Args:
-        device: The replica's device. If it is a CUDA device its generator is captured as well.
+        device: The replica's device. If it is a CUDA device, its generator is captured as well.
     """
     numpy_state = np.random.get_state(legacy=False)
-    if numpy_state["bit_generator"] != "MT19937":  # somebody called np.random.set_bit_generator
-        raise StateError(f"numpy's global generator is a {numpy_state['bit_generator']}, not the MT19937 it starts as")
+    if numpy_state["bit_generator"] != "MT19937":  # the program called np.random.set_bit_generator
+        raise StateError(
+            f"numpy's global generator is {numpy_state['bit_generator']}, and only MT19937, the default, can be saved"
+        )
     return {
         "python": random.getstate(),
         "numpy": {
@@ -40,9 +42,9 @@ def capture_random_states(device: torch.device | str | None = None) -> dict[str,
 
 
 def restore_random_states(states: dict[str, Any], device: torch.device | str | None = None) -> None:
-    """Put the generators back to where `capture_random_states` found them.
+    """Restore the states that `capture_random_states` returned.
 
-    A state of CUDA is used only if ``device`` is a CUDA device: on another device the run goes on, with other draws.
+    A state of CUDA is used only if ``device`` is a CUDA device: on another device the run continues with other draws.
 
     Raises:
         StateError: If these are not such states. The generators may then be partly restored.
@@ -68,5 +70,5 @@ def _to_bytes(state: torch.Tensor) -> bytes:
 
 
 def _to_tensor(state: bytes) -> torch.Tensor:
-    # A bytearray, since torch warns of memory that must not be written to.
+    # A bytearray, because torch warns about read-only memory.
     return torch.frombuffer(bytearray(state), dtype=torch.uint8)

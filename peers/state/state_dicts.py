@@ -1,15 +1,16 @@
-"""State dicts as named tensors and a plain structure, and back exactly.
+"""State dicts as named tensors and a plain structure, and exactly back.
 
-The state of an optimizer, a scheduler or a GradScaler is nested: dicts with numbers as keys, tuples of betas, None,
-tensors here and there. `flatten` takes the tensors out under names that tell where they were, and writes the rest as
-what msgpack keeps as it is: None, bool, int, float, str, bytes, and lists that begin with what they stand for:
+The state of an optimizer, a scheduler or a GradScaler is nested: dicts with numbers as keys, tuples of betas, None, and
+tensors in between. `flatten` takes the tensors out, under names that say where they were. It writes the rest in types
+that msgpack preserves: None, bool, int, float, str, bytes, and lists that begin with a tag:
 
     [LIST, ...]    [TUPLE, ...]    [DICT, key, value, ...]    [COUNTER, key, value, ...]
-    [ORDERED, its _metadata or None, key, value, ...]         as torch.nn.Module.state_dict gives
+    [ORDERED, its _metadata or None, key, value, ...]         the result of torch.nn.Module.state_dict
     [TENSOR, name]                                            a tensor that is in two places has one name
     [BIG, bytes]                                              an int of more than 64 bits
 
-Anything else is refused, with the path to it: what would come back as something else must not be saved quietly.
+Any other type is refused, with the path to it: a value that would come back as something else must not be saved
+silently.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from peers.state.storable import StateError, memory_of, why_not
 
 __all__ = ["DEPTH", "flatten", "unflatten"]
 
-#: Deeper than any state is; what is deeper contains itself, or is an attack.
+#: Deeper than any real state; a deeper one contains itself, or is an attack.
 DEPTH = 128
 _LIST, _TUPLE, _DICT, _COUNTER, _ORDERED, _TENSOR, _BIG = range(7)
 _DICTS: dict[int, type[Any]] = {_DICT: dict, _COUNTER: Counter, _ORDERED: OrderedDict}
@@ -36,15 +37,15 @@ _Path = tuple[Any, ...]
 def flatten(state: Any, prefix: str = "state") -> tuple[dict[str, torch.Tensor], Any]:
     """Return the tensors of a state by name, and the structure around them for msgpack.
 
-    The tensors are the state's own, not copies. Aliases (the same values in the same memory) get one name, and are
-    one tensor again afterwards; views that overlap only in part become tensors of their own.
+    The tensors are the state's own, not copies. Aliases (the same values in the same memory) get one name, and are one
+    tensor again afterwards. Views that overlap only in part become separate tensors.
 
     Args:
-        state: What a ``state_dict()`` returned, or any nesting of dicts, lists, tuples, numbers, text and tensors.
-        prefix: What the names begin with. Keep those of one snapshot apart: ``model``, ``optimizer``.
+        state: The result of a ``state_dict()``, or nested dicts, lists, tuples, numbers, text and tensors.
+        prefix: The beginning of the names. It must be different for each state of a snapshot: ``model``, ``optimizer``.
 
     Raises:
-        StateError: For anything that would not come back as it is; says where it stands.
+        StateError: If a value would not come back unchanged; the message says where it is.
     """
     flattener = _Flattener(prefix)
     structure = flattener.encode(state, ())
@@ -52,7 +53,7 @@ def flatten(state: Any, prefix: str = "state") -> tuple[dict[str, torch.Tensor],
 
 
 def unflatten(tensors: Mapping[str, torch.Tensor], structure: Any, prefix: str = "state") -> Any:
-    """Return the state that `flatten` took apart. Its tensors are the given ones, not copies; others are ignored.
+    """Return the state from which `flatten` made this. Its tensors are the given ones, not copies; others are ignored.
 
     Raises:
         StateError: If the structure is not one that `flatten` made, or a tensor is missing.
@@ -83,25 +84,28 @@ class _Flattener:
             return [_TAGS[kind], *(self.encode(item, (*path, index)) for index, item in enumerate(state))]
         if kind not in _TAGS:
             raise StateError(
-                f"{self._show(path)} is a {kind.__module__}.{kind.__qualname__}, which a checkpoint cannot hold: make "
-                "it plain numbers, text, lists, dicts and tensors"
+                f"{self._show(path)} is a {kind.__module__}.{kind.__qualname__}, which a checkpoint cannot hold: use "
+                "plain numbers, text, lists, dicts and tensors"
             )
         encoded = [_TAGS[kind]]
         if kind is OrderedDict:
             encoded.append(self.encode(getattr(state, "_metadata", None), (*path, "_metadata")))
         for key, value in state.items():
             if type(key) not in _KEYS:
-                raise StateError(f"{self._show(path)} has a key of the type {type(key).__qualname__}: {key!r}")
+                raise StateError(
+                    f"{self._show(path)} has the key {key!r} of type {type(key).__qualname__}, which a checkpoint "
+                    "cannot hold"
+                )
             encoded += [self.encode(key, (*path, "key")), self.encode(value, (*path, key))]
         return encoded
 
     def _name(self, tensor: torch.Tensor, path: _Path) -> str:
         if (problem := why_not(tensor)) is not None:
-            raise StateError(f"{self._show(path)} cannot be stored: the tensor {problem}")
+            raise StateError(f"{self._show(path)} {problem}, so a checkpoint cannot hold it")
         memory = memory_of(tensor)
         if memory not in self._names:
             plain = name = ".".join([self._prefix, *map(str, path)])
-            # The keys 1 and "1" read the same, as do ["a"]["b"] and ["a.b"].
+            # The keys 1 and "1" give the same name, and so do ["a"]["b"] and ["a.b"].
             number = 1
             while name in self.tensors:
                 name = f"{plain}~{(number := number + 1)}"
@@ -147,7 +151,7 @@ def _decode(tensors: Mapping[str, torch.Tensor], structure: Any, path: _Path) ->
         except TypeError:  # a list in a tuple
             new = False
         if not new:
-            raise StateError(f"{_show(path)} has the key {key!r}, which no state has, or has it twice")
+            raise StateError(f"{_show(path)} has the key {key!r} twice, or it cannot be a key")
         state[key] = _decode(tensors, value, (*path, key))
     return state
 

@@ -1,4 +1,4 @@
-"""What a checkpoint can hold of a tensor: its type, shape and values, by way of the CPU; and what it cannot."""
+"""Which tensors a checkpoint can hold, and their copies in CPU memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gossip.errors import GossipError
 
 __all__ = ["DTYPES", "StateError", "copy_to_cpu", "memory_of", "why_not"]
 
-#: What safetensors has a name for. complex128 is not among them.
+#: The dtypes that safetensors supports. complex128 is not among them.
 DTYPES = frozenset(
     [
         *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2),
@@ -21,27 +21,27 @@ DTYPES = frozenset(
 
 
 class StateError(GossipError, TypeError):
-    """A state that a checkpoint cannot hold, or one that is not what was asked for. Says where in it."""
+    """A checkpoint cannot hold the state, or the state is not the expected one. The message says where in it."""
 
 
 def why_not(tensor: torch.Tensor) -> str | None:
-    """Return why a checkpoint cannot hold this tensor, or None if it can."""
-    # A subclass may mean anything by its values (a DTensor holds a part of them): better refused than halved.
+    """Return the reason why a checkpoint cannot hold this tensor, or None if it can."""
+    # A subclass may give its values another meaning (a DTensor has only a part of them), so subclasses are refused.
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return f"is a {type(tensor).__module__}.{type(tensor).__qualname__}, not a plain tensor"
     if tensor.layout != torch.strided or tensor.is_nested:
         return f"is not dense ({'nested' if tensor.is_nested else tensor.layout})"
     if tensor.device.type == "meta":
         return "is on the device meta and has no values"
-    if tensor.dtype not in DTYPES:  # nor the quantized ones
-        return f"has the type {tensor.dtype}, which safetensors does not know"
+    if tensor.dtype not in DTYPES:  # quantized dtypes are not either
+        return f"has the type {tensor.dtype}, which safetensors does not support"
     return None
 
 
 def memory_of(tensor: torch.Tensor) -> Hashable:
-    """Return a key that two tensors share if they are the same values in the same memory, such as tied weights."""
+    """Return a key that is equal for two tensors with the same values in the same memory, such as tied weights."""
     if tensor.numel() == 0:
-        return id(tensor)  # nothing to share, and all of them are at address 0
+        return id(tensor)  # empty tensors share nothing, though all are at address 0
     view = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.is_conj(), tensor.is_neg())
     return tensor.device, tensor.dtype, *view
 

@@ -9,17 +9,17 @@ import msgpack
 import torch
 import xxhash
 
-from peers.checkpoints.checkpoint import Checkpoints, Snapshot
+from peers.checkpoints.checkpoint import Checkpoints, CheckpointSnapshot
 
 FILES = ["tensors.safetensors", "rest.msgpack", "manifest"]
 
 
-def snapshot_of(step: int, size: int = 50) -> Snapshot:
+def snapshot_of(step: int, size: int = 50) -> CheckpointSnapshot:
     tensors = {f"t{index}": torch.full((size + index,), float(step)) for index in range(4)}
-    return Snapshot(tensors, {"step": step, "copies": [step] * 20})
+    return CheckpointSnapshot(tensors, {"step": step, "copies": [step] * 20})
 
 
-def step_of(snapshot: Snapshot | None) -> int | None:
+def step_of(snapshot: CheckpointSnapshot | None) -> int | None:
     """Return which step a snapshot is of, once it is certain that all of it is of that step."""
     if snapshot is None:
         return None

@@ -16,6 +16,8 @@ from gossip import events
 from gossip.books import ledger
 from gossip.core import farewell
 from gossip.core.core import Core
+from gossip.core.leaving import Leaving
+from gossip.core.life import Life
 from gossip.errors import InvariantError
 from gossip.faults import parse_incident, parse_straggler
 from gossip.membership import MembershipSettings, State
@@ -362,31 +364,31 @@ def forget_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 def drop_the_inheritance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave with all mass."""
 
-    def drop(self: Core, _: object, shard: int, *__: object) -> None:
-        self.mass.weights[shard] = 0.0
+    def drop(self: Leaving, _: object, shard: int, *__: object) -> None:
+        self._state.mass.weights[shard] = 0.0
 
-    monkeypatch.setattr(Core, "_bequeath", drop)
+    monkeypatch.setattr(Leaving, "_bequeath", drop)
 
 
 def live_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not take a new life when the others hold this one for over."""
-    monkeypatch.setattr(Core, "_reincarnate", lambda *_: None)
+    monkeypatch.setattr(Life, "reincarnate", lambda *_: None)
 
 
 def reuse_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every parcel to a neighbour the sequence of one that was answered."""
-    honest = ledger.Received.verdict
-    monkeypatch.setattr(ledger.Received, "verdict", lambda self, sequence: honest(self, sequence // 2 * 2))
+    honest = ledger.Verdicts.verdict
+    monkeypatch.setattr(ledger.Verdicts, "verdict", lambda self, sequence: honest(self, sequence // 2 * 2))
 
 
 def keep_the_mass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take up a new life in name only, with the mass of the former one."""
 
-    def reincarnate(self: Core, incarnation: int, _: float) -> None:
-        self.me = Address(self.me.rank, incarnation)
-        self.view.admit(self.me)
+    def reincarnate(self: Life, incarnation: int, _: float) -> None:
+        self._state.me = Address(self._state.me.rank, incarnation)
+        self._state.view.admit(self._state.me)
 
-    monkeypatch.setattr(Core, "_reincarnate", reincarnate)
+    monkeypatch.setattr(Life, "reincarnate", reincarnate)
 
 
 @pytest.mark.parametrize("sabotage", [forget_to_wait, drop_the_inheritance, live_on, reuse_sequences, keep_the_mass])

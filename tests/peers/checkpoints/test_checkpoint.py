@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 import peers.checkpoints.checkpoint
 import peers.checkpoints.snapshot_files
 from gossip.errors import SettingsError
-from peers.checkpoints.checkpoint import CheckpointError, Checkpoints, Snapshot, StateError
+from peers.checkpoints.checkpoint import CheckpointError, Checkpoints, CheckpointSnapshot, StateError
 from peers.state.random_states import capture_random_states, restore_random_states
 from peers.state.state_dicts import flatten, unflatten
 
@@ -53,7 +53,7 @@ def test_everything_comes_back_as_it_was(tmp_path: Path) -> None:
     }
     extra = {"w": [0.1, 1.0], "betas": (0.9, 0.999), 3: None, "big": 2**100, "text": "\u20ac\udc80", "bytes": b"\xff"}
     with Checkpoints(tmp_path, report=raising) as checkpoints:
-        assert checkpoints.save(1, Snapshot(tensors, extra))
+        assert checkpoints.save(1, CheckpointSnapshot(tensors, extra))
         loaded = checkpoints.load()
     assert loaded is not None
     assert loaded.extra == extra
@@ -172,7 +172,7 @@ def test_a_later_step_of_another_run_is_neither_removed_nor_hidden(tmp_path: Pat
         checkpoints.save(5, snapshot_of(5))
         checkpoints.wait()
         assert checkpoints.failed == 1
-        assert "holds step 100 already: load it first, or give another directory" in reports[0]
+        assert "already has a checkpoint of step 100, which is later than step 5: load it first, or use " in reports[0]
         assert names(tmp_path) == [".lock", "step-00000100"]
 
 
@@ -180,20 +180,22 @@ def test_a_later_step_of_another_run_is_neither_removed_nor_hidden(tmp_path: Pat
     ("snapshot", "message"),
     [
         (
-            Snapshot(extra={"data": {"position": [object()]}}),
+            CheckpointSnapshot(extra={"data": {"position": [object()]}}),
             r"extra\['data'\]\['position'\]\[0\] is a builtins.object",
         ),
-        (Snapshot(extra={"model": {"w": torch.zeros(1)}}), r"extra.model.w is a tensor"),
-        (Snapshot(tensors={"m": torch.zeros(1, device="meta")}), r"tensors\['m'\] is on the device meta"),
-        (Snapshot(tensors={"m": 3}), r"tensors\['m'\] is a int"),  # type: ignore[dict-item]
-        (Snapshot(tensors={"__metadata__": torch.zeros(1)}), "cannot be called"),
-        (Snapshot(tensors={"\udc80": torch.zeros(1)}), "cannot be called"),
-        (Snapshot(tensors={3: torch.zeros(1)}), "cannot be called 3"),  # type: ignore[dict-item]
-        (Snapshot(extra={"order": b"x" * (64 * 2**20)}), "put long lists among the tensors"),
+        (CheckpointSnapshot(extra={"model": {"w": torch.zeros(1)}}), r"extra.model.w is a tensor"),
+        (CheckpointSnapshot(tensors={"m": torch.zeros(1, device="meta")}), r"tensors\['m'\] is on the device meta"),
+        (CheckpointSnapshot(tensors={"m": 3}), r"tensors\['m'\] is a int"),  # type: ignore[dict-item]
+        (CheckpointSnapshot(tensors={"__metadata__": torch.zeros(1)}), "cannot be the name of a tensor"),
+        (CheckpointSnapshot(tensors={"\udc80": torch.zeros(1)}), "cannot be the name of a tensor"),
+        (CheckpointSnapshot(tensors={3: torch.zeros(1)}), "tensors: 3 cannot be the name of a tensor"),  # type: ignore[dict-item]
+        (CheckpointSnapshot(extra={"order": b"x" * (64 * 2**20)}), "put long lists among the tensors"),
     ],
     ids=["object", "tensor", "meta", "int", "metadata", "surrogate", "key", "long"],
 )
-def test_a_state_that_cannot_be_saved_is_an_error_at_once(tmp_path: Path, snapshot: Snapshot, message: str) -> None:
+def test_a_state_that_cannot_be_saved_is_an_error_at_once(
+    tmp_path: Path, snapshot: CheckpointSnapshot, message: str
+) -> None:
     with Checkpoints(tmp_path, report=raising) as checkpoints:
         with pytest.raises(StateError, match=message):
             checkpoints.save(1, snapshot)
@@ -202,9 +204,9 @@ def test_a_state_that_cannot_be_saved_is_an_error_at_once(tmp_path: Path, snapsh
 
 
 def test_settings_that_cannot_be_meant(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="at least one"):
+    with pytest.raises(SettingsError, match="keep must be 1 or more"):
         Checkpoints(tmp_path, keep=0)
-    with Checkpoints(tmp_path) as checkpoints, pytest.raises(SettingsError, match="no step -1"):
+    with Checkpoints(tmp_path) as checkpoints, pytest.raises(SettingsError, match="step must be 0 or more, not -1"):
         checkpoints.save(-1, snapshot_of(1))
     with pytest.raises(CheckpointError, match="closed"):
         checkpoints.save(1, snapshot_of(1))
@@ -251,16 +253,16 @@ class Run:
         self.scheduler.step()
         self.losses.append(loss.item())
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> CheckpointSnapshot:
         optimizer, structure = flatten(self.optimizer.state_dict(), "optimizer")
         extra = {
             "optimizer": structure,
             "scheduler": self.scheduler.state_dict(),
             "random": capture_random_states("cpu"),
         }
-        return Snapshot({**self.model.state_dict(), **optimizer}, {**extra, "losses": self.losses})
+        return CheckpointSnapshot({**self.model.state_dict(), **optimizer}, {**extra, "losses": self.losses})
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: CheckpointSnapshot) -> None:
         self.model.load_state_dict({name: snapshot.tensors[name] for name in self.model.state_dict()})
         self.optimizer.load_state_dict(unflatten(snapshot.tensors, snapshot.extra["optimizer"]))
         self.scheduler.load_state_dict(snapshot.extra["scheduler"])

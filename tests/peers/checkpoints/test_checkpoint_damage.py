@@ -71,7 +71,7 @@ def test_files_of_another_checkpoint_are_noticed(whole: Path) -> None:
         (whole / name).write_bytes(content)
     shutil.rmtree(whole)
     other.rename(whole)
-    with pytest.raises(Damaged, match="written for step 20"):
+    with pytest.raises(Damaged, match="the manifest is of step 20, not of step 10"):
         read_snapshot(whole, 10)
 
 
@@ -83,7 +83,7 @@ def test_a_damaged_newest_falls_back_and_is_gone_after_the_next_save(tmp_path: P
     with Checkpoints(tmp_path, keep=2, report=reports.append) as checkpoints:
         assert step_of(checkpoints.load()) == 10
         assert len(reports) == 2
-        assert "step-00000030/rest.msgpack: 0 bytes, not the" in reports[0]
+        assert "step-00000030/rest.msgpack: the file has 0 bytes instead of" in reports[0]
         assert "step-00000020/manifest: No such file" in reports[1]
         assert checkpoints.steps() == [10, 20, 30]
         checkpoints.save(15, snapshot_of(15))
@@ -119,7 +119,7 @@ def test_if_all_are_damaged_that_is_an_error_and_nothing_is_removed(tmp_path: Pa
         checkpoints.save(1, snapshot_of(1))
         checkpoints.wait()
         assert checkpoints.steps() == [10, 20]
-    assert "holds step 20 already" in reports[-1]
+    assert "already has a checkpoint of step 20" in reports[-1]
 
 
 def test_a_format_of_the_future_is_an_error_and_no_reason_to_go_back(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_format_of_the_future_is_an_error_and_no_reason_to_go_back(tmp_path: P
     forge(tmp_path / "step-00000020", step=20, version=VERSION + 1, payload=b"who knows")
     with Checkpoints(tmp_path) as checkpoints:
         with pytest.raises(
-            CheckpointError, match=rf"step-00000020 has format {VERSION + 1}, and .* reads up to {VERSION}"
+            CheckpointError, match=rf"step-00000020 has format {VERSION + 1}, and .* reads formats up to {VERSION}"
         ):
             checkpoints.load()
         assert checkpoints.steps() == [10, 20]

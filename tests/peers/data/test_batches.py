@@ -130,7 +130,7 @@ def test_a_new_loop_takes_over_from_one_that_is_still_held() -> None:
     assert next(held).tolist() == whole[0]
     fresh = iter(batches)
     assert next(fresh).tolist() == whole[1]
-    with pytest.raises(RuntimeError, match="second loop"):
+    with pytest.raises(RuntimeError, match="has ended, because a second one has begun"):
         next(held)
     assert [batch.tolist() for batch in fresh] == whole[2:]
 
@@ -302,8 +302,8 @@ def test_batches_come_on_the_device_and_unchanged() -> None:
         ([], {}, "empty"),
         ([1, 2], {"batch_size": 0}, "at least 1"),
         ([1, 2], {"epochs": 0}, "at least 1"),
-        ([1, 2], {"batch_size": 3, "drop_last": True}, "drop_last leaves nothing"),
-        ([1, 2], {"shuffle": True}, "shuffle: the swarm decides"),
+        ([1, 2], {"batch_size": 3, "drop_last": True}, "drop_last leaves no batch"),
+        ([1, 2], {"shuffle": True}, "shuffle cannot be set, because the swarm decides"),
         ([1, 2], {"in_order": False}, "in_order"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_checkpoint_of_another_algorithm_gives_its_model_and_no_more(tmp_path:
     assert began == 4
     assert torch.equal(found, left)
     said = (tmp_path / "rank-0" / "events.jsonl").read_text()
-    assert "the checkpoint is of another algorithm or cut: what it keeps beside the model starts afresh" in said
+    assert "the checkpoint has a different algorithm or shard layout; the algorithm's state was reset" in said
 
 
 def test_mixed_buffers_of_a_checkpoint_count_for_those_who_have_none(tmp_path: Path) -> None:

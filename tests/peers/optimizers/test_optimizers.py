@@ -215,15 +215,15 @@ def test_sparse_gradients_are_refused(make: Callable[..., torch.optim.Optimizer]
 @pytest.mark.parametrize(
     ("make", "settings", "said"),
     [
-        (LARS, {"lr": -1.0}, "lr is at least 0, not -1"),
-        (LAMB, {"lr": float("nan")}, "lr is at least 0, not nan"),
-        (LARS, {"momentum": 1.0}, "momentum is from 0 to below 1"),
-        (LARS, {"momentum": 0.0, "nesterov": True}, "nesterov needs momentum"),
-        (LARS, {"trust": -1e-3}, "trust is at least 0"),
-        (LARS, {"weight_decay": -1.0}, "weight_decay is at least 0"),
-        (LAMB, {"betas": (0.9, 1.0)}, "betas are two numbers"),
-        (LAMB, {"betas": (0.9,)}, "betas are two numbers"),
-        (LAMB, {"eps": -1.0}, "eps is at least 0"),
+        (LARS, {"lr": -1.0}, "lr must be at least 0, not -1"),
+        (LAMB, {"lr": float("nan")}, "lr must be at least 0, not nan"),
+        (LARS, {"momentum": 1.0}, "momentum must be from 0 to below 1"),
+        (LARS, {"momentum": 0.0, "nesterov": True}, "nesterov needs a momentum above 0, such as 0.9, not 0"),
+        (LARS, {"trust": -1e-3}, "trust must be at least 0"),
+        (LARS, {"weight_decay": -1.0}, "weight_decay must be at least 0"),
+        (LAMB, {"betas": (0.9, 1.0)}, "betas must be two numbers"),
+        (LAMB, {"betas": (0.9,)}, "betas must be two numbers"),
+        (LAMB, {"eps": -1.0}, "eps must be at least 0"),
     ],
 )
 def test_settings_that_cannot_be_meant(make: Callable[..., Any], settings: dict[str, Any], said: str) -> None:

@@ -160,10 +160,10 @@ def test_made_anew_for_rates_of_a_run_that_goes_on() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"warmup": -1}, "warmup and ramp are numbers of steps"),
-        ({"ramp": -1}, "warmup and ramp are numbers of steps"),
-        ({"reference": 0}, "reference is a number of peers"),
-        ({"reference": float("nan")}, "reference is a number of peers"),
+        ({"warmup": -1}, "warmup and ramp must be 0 or more steps"),
+        ({"ramp": -1}, "warmup and ramp must be 0 or more steps"),
+        ({"reference": 0}, "reference, a number of peers, must be above 0"),
+        ({"reference": float("nan")}, "reference, a number of peers, must be above 0"),
     ],
 )
 def test_settings_that_cannot_be_meant(settings: dict[str, float], said: str) -> None:

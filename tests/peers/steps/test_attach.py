@@ -265,7 +265,7 @@ def test_different_models_are_an_error_for_everybody_and_nobody_hangs(odd: int) 
         assert f"rank {odd}" in str(error), "who differs"
         assert "have different models: weight is float32 " in str(error), "and in what"
         assert {"(3, 4)", "(2, 4)"} <= set(re.findall(r"\(\d, 4\)", str(error)))
-        assert "and 1 more differ. Names, shapes, kinds of number and frozen" in str(error)
+        assert "and 1 more differ. Names, shapes, dtypes and frozen" in str(error)
 
 
 def test_a_peer_whom_nobody_joins_says_so() -> None:
@@ -342,7 +342,7 @@ def test_settings_that_cannot_be_meant_are_refused_before_anything_runs(setting:
 
 def test_a_model_that_cannot_be_a_replica_is_refused() -> None:
     frozen = nn.Linear(2, 2).requires_grad_(False)
-    with Meeting(1).peer(0) as peer, pytest.raises(SettingsError, match="nothing to train"):
+    with Meeting(1).peer(0) as peer, pytest.raises(SettingsError, match="no parameter of Linear requires a gradient"):
         peer.attach(frozen, torch.optim.SGD(frozen.parameters(), lr=0.1))
 
 
