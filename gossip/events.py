@@ -320,7 +320,7 @@ class NotFinite:
 
 @dataclass(frozen=True)
 class RejectedFrame:
-    """A frame was thrown away. ``log`` is whether it is worth a line in the log, or one of too many."""
+    """A frame was rejected. ``log`` is whether it is worth a line in the log, or one of too many."""
 
     reason: Reason
     origin: int | None
@@ -419,7 +419,7 @@ class Withdrawn:
 
 @dataclass(frozen=True)
 class Reduced:
-    """The vector of `Reduce` is the mean of so many; the same, to the bit, for everybody."""
+    """The vector of `Reduce` is the mean of ``count`` vectors; the same, to the bit, for everybody."""
 
     round: int
     count: int

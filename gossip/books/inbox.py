@@ -67,8 +67,8 @@ class Inbox:
             shards: how many there are.
             limit: bytes that may wait.
             in_order: whether parcels wait for their turn.
-            piles: those who ask have piles of their own while there are no more than so many piles of a shard, one of
-                which is kept for what asks for nothing.
+            piles: those who ask have piles of their own while there are no more than this number of piles of a shard,
+                one of which is kept for what asks for nothing.
         """
         self._limit = limit
         #: What arrives from now on waits for its turn. If that is over, nothing does.
@@ -101,7 +101,7 @@ class Inbox:
             self.nbytes += parcel.values.nbytes
         else:
             if not pile.own:
-                # The frame is read-only, and a parcel of ours that came back may still be on its way.
+                # The frame is read-only, and a parcel of ours that came back may still be in flight.
                 pile.values, pile.own = pile.values.copy(), True
             if parcel.weight:
                 total = pile.weight + parcel.weight

@@ -1,6 +1,6 @@
 """The exactly-once book of parcels.
 
-`Outbox` is what a peer sent and has no answer to: each parcel stays here, and so is not lost, until the receiver
+`Outbox` is what a peer sent and has no answer to: each parcel stays here, and is not lost, until the receiver
 has booked it (then it is forgotten) or has not and never will (then it is taken back). It is bounded:
 at most one parcel per shard and neighbour, and a byte budget per neighbour. A slow receiver therefore slows what is
 pushed to it; no queue grows.
@@ -49,7 +49,7 @@ class Outbox:
         self._window = window
         self._links: dict[int, _Link] = {}
         self._all: dict[tuple[int, int], Entry] = {}  #: the entries of all links, by (rank, sequence)
-        #: The parcels of each shard that are on their way, by (rank, sequence), so that their weight is soon summed.
+        #: The parcels of each shard that are in flight, by (rank, sequence), so that their weight is soon summed.
         self._shards: dict[int, dict[tuple[int, int], float]] = {}
 
     def __iter__(self) -> Iterator[Entry]:
@@ -138,11 +138,11 @@ class Outbox:
         return entry
 
     def weight(self, shard: int) -> float:
-        """Return the weight of a shard that is on its way to anybody."""
+        """Return the weight of a shard that is in flight to anybody."""
         return sum(list(self._shards.get(shard, {}).values()))
 
     def carries(self, shard: int) -> bool:
-        """Whether anything of a shard is on its way to anybody, whatever its weight."""
+        """Whether anything of a shard is in flight to anybody, whatever its weight."""
         return bool(self._shards.get(shard))
 
     @property
@@ -153,14 +153,14 @@ class Outbox:
     def check(self) -> str | None:
         """Return what is wrong with the book, or None."""
         if len(self._all) != sum(len(link.entries) for link in self._links.values()):
-            return "the book and its links disagree about what is on its way"
+            return "the book and its links disagree about what is in flight"
         for link in self._links.values():
             shards = [entry.parcel.shard for entry in link.entries.values()]
             nbytes = sum(entry.parcel.nbytes for entry in link.entries.values())
             if len(set(shards)) != len(shards) or set(shards) != link.shards:
-                return f"more than one parcel of a shard is on its way to {link.address}: {sorted(shards)}"
+                return f"more than one parcel of a shard is in flight to {link.address}: {sorted(shards)}"
             if nbytes != link.nbytes or (len(shards) > 1 and nbytes > self._budget):
-                return f"{nbytes} bytes are on their way to {link.address}; the budget is {self._budget}"
+                return f"{nbytes} bytes are in flight to {link.address}; the budget is {self._budget}"
             if any(sequence >= link.next_sequence for sequence in link.entries):
                 return f"a parcel to {link.address} has a sequence that was not given out yet"
         return None

@@ -65,7 +65,7 @@ class Mass:
             parts[part][start - first[part] : stop - first[part]]
             for part, (start, stop) in zip(of, layout.bounds, strict=True)
         ]
-        #: For snapshots. A model of them is what is on its way at most times, and so what is worth keeping.
+        #: For snapshots. A model of them is what is in flight at most times, and so what is worth keeping.
         self._pool = Pool(layout.total_bytes, owner)
 
     @property

@@ -3,7 +3,7 @@
     1. `Bye` goes to all members, again and again, until each says `Settled`. Whoever hears it plans without this peer,
        pushes nothing more to it, and says so once all that it had sent is answered. What still comes is refused.
     2. When all have settled, all that is held of each shard goes to one of those who stay; if it refuses, to the next.
-    3. Nothing held, nothing on its way: the peer is gone.
+    3. Nothing held, nothing in flight: the peer is gone.
 
 Were anything passed on before all have settled, and we had to go at once, a lost answer would double mass: told that we
 left, its sender would take back a parcel that we have booked and passed on. What cannot be passed on is written off.
@@ -42,7 +42,7 @@ class Farewell:
 
     @property
     def settled(self) -> bool:
-        """Whether everybody knows, and nothing is on its way to us."""
+        """Whether everybody knows, and nothing is in flight to us."""
         return not self._unsettled
 
     def to_tell(self, now: float) -> list[Address]:
@@ -55,7 +55,7 @@ class Farewell:
         return due
 
     def settle(self, address: Address) -> None:
-        """Take in that a peer has nothing on its way to us."""
+        """Take in that a peer has nothing in flight to us."""
         self._unsettled.pop(address, None)
 
     def forget(self, rank: int) -> None:

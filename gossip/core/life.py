@@ -127,7 +127,9 @@ class Life:
     def join(self, contacts: Sequence[Record], now: float) -> None:
         """Ask to be let in."""
         if self.membership is None:
-            raise InvariantError("Join needs a core with membership", self._outlet.history())
+            raise InvariantError(
+                f"Join needs a core with membership, and rank {self._state.me.rank} has none", self._outlet.history()
+            )
         self.watching = self.stateless = True
         self.believe(self.membership.handle(members.AskIn(contacts), now), now)
 

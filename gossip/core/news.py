@@ -1,7 +1,7 @@
 """What is passed on to the neighbours, and when.
 
-Whatever the news say, everybody passes them on: with each step to the neighbours of the next turn, and at rest every so
-often, so that they are through the swarm after as many rounds as the schedule needs to mix. News are meant for
+Whatever the news say, everybody passes them on: with each step to the neighbours of the next turn, and at rest four
+times a second, so that they are through the swarm after as many rounds as the schedule needs to mix. News are meant for
 statements that can be merged in any order and as often as they come; then a lost one does not matter.
 """
 

@@ -62,7 +62,9 @@ class Reception:
         try:
             message = self._outlet.codec.decode(frames)
             if looks_only and not isinstance(message, Look):
-                raise Rejected(Reason.STRANGER, "its key is good for looking only", message.origin.rank)
+                raise Rejected(
+                    Reason.STRANGER, f"{type(message).__name__}: the key is good for looking only", message.origin.rank
+                )
             self._outlet.note(message, now)
             if isinstance(message, Roll | Look | Shown):
                 self._accept_from_anybody(message, now)
@@ -76,21 +78,31 @@ class Reception:
     def _accept_from_anybody(self, message: Roll | Look | Shown, now: float) -> None:
         """Take in what may come from one that is no member, dead to us, or found under another's rank."""
         if message.destination.rank not in (self._state.me.rank, ANYBODY):
-            raise Rejected(Reason.STRANGER, f"for {message.destination.rank}", message.origin.rank)
+            raise Rejected(
+                Reason.STRANGER,
+                f"{type(message).__name__}: for rank {message.destination.rank}, and this is {self._state.me.rank}",
+                message.origin.rank,
+            )
         membership = self._life.membership
         if isinstance(message, Look):
             self._outlet.emit(events.Looked(message.endpoint, message.key))
         elif isinstance(message, Roll) and membership is not None:
             self._life.believe(membership.handle(members.BodyReceived(message.origin.rank, message.body), now), now)
         else:
-            raise Rejected(Reason.STRANGER, "nobody asked for it", message.origin.rank)
+            raise Rejected(
+                Reason.STRANGER, f"{type(message).__name__}: this peer did not ask for the message", message.origin.rank
+            )
 
     def _accept(self, message: Message, now: float) -> None:
         """Take in what a member says, in its present life and in ours."""
         me, view = self._state.me, self._state.view
         origin, destination = message.origin, message.destination
         if destination.rank != me.rank or origin.rank == me.rank or not view.known(origin.rank):
-            raise Rejected(Reason.STRANGER, f"from {origin.rank} to {destination.rank}", origin.rank)
+            raise Rejected(
+                Reason.STRANGER,
+                f"{type(message).__name__}: from rank {origin.rank} to {destination.rank}, not both known here",
+                origin.rank,
+            )
         if view.fenced(origin) and not isinstance(message, Fence):
             if not isinstance(message, Hello):  # somebody whom we believe dead, and who deals with us: it must be told
                 self._traffic.out.fence(origin)
@@ -132,7 +144,11 @@ class Reception:
         traffic, origin = self._traffic, message.origin
         match message:
             case Parcel(turn=turn, shard=shard) | Pass(turn=turn, shard=shard) if traffic.is_absurd(turn, shard):
-                raise Rejected(Reason.WINDOW, f"turn {turn}", origin.rank)
+                raise Rejected(
+                    Reason.WINDOW,
+                    f"{type(message).__name__}: turn {turn} is further ahead than any honest peer can be",
+                    origin.rank,
+                )
             case Parcel():
                 traffic.take_in(message, now)
             case Pass(turn=turn, shard=shard):

@@ -200,7 +200,8 @@ class Step:
         """Take the values over until `resume`."""
         if self.open:
             raise InvariantError(
-                "the values are the core's already; wait for Proceed, or Resume", self._outlet.history()
+                f"{self.phase.name}: the values are the core's already; wait for Proceed, or Resume",
+                self._outlet.history(),
             )
         self._change(Cause.REST if merge else Cause.HOLD)
         if merge:

@@ -2,7 +2,7 @@
 
 Fixed by the user, or found out by measuring (``auto``): a link that cannot carry the model from one exchange to the
 next makes everybody wait, or push less often than the schedule says. What is measured is how many bytes were answered
-for per second in which anything was on its way, and how long the steps from one exchange to the next compute. Then the
+for per second in which anything was in flight, and how long the steps from one exchange to the next compute. Then the
 heaviest of
 
     none, bf16, int8, int8 with fewer of the shards
@@ -133,7 +133,7 @@ class Coding:
         self._carried = 0
         #: How long the trainer had waited at the last look.
         self._waited = 0.0
-        #: Seconds in which something was on its way, and since when something is.
+        #: Seconds in which something was in flight, and since when something is.
         self._busy = 0.0
         self._busy_since: float | None = None
 
@@ -164,13 +164,13 @@ class Coding:
         return self._size(shard, self.codec)
 
     def busy(self, busy: bool, now: float) -> None:
-        """Take in whether anything is on its way."""
+        """Take in whether anything is in flight."""
         if self._busy_since is not None:
             self._busy += now - self._busy_since
         self._busy_since = now if busy else None
 
     def answered(self, nbytes: int) -> None:
-        """Take in that so many bytes have got through."""
+        """Take in that bytes have got through."""
         self._answers += 1
         self._carried += nbytes
 

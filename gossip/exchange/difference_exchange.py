@@ -54,7 +54,7 @@ class DifferenceExchange(Exchange):
             self._draw(address, shard, draw)
 
     def check(self, parcel: Parcel) -> None:
-        """Reject a difference of a round that cannot be."""
+        """Reject a difference of a round that no honest peer can be at."""
         if parcel.is_difference:
             self.choco.check(parcel)
 

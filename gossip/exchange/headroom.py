@@ -16,7 +16,7 @@ MOST = 0.8
 _HIDDEN, _NEGLIGIBLE = 0.03, 0.1
 #: What is tried instead, of what a push takes: about half, since shares come in halves.
 _LESS = 0.6
-#: It has helped if there is no more than this part of the waiting left; else it is not tried again for so many looks.
+#: It has helped if no more than this part of the waiting is left. Else it is tried again after this number of looks.
 _HELPED, _REST = 0.75, 16
 #: How fast the room grows again.
 _GROWTH = 1.05

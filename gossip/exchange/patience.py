@@ -37,7 +37,7 @@ class Waiting:
         self._latest: dict[tuple[int, int], int] = {}
         #: What is waited for, (rank, shard), since which turn and until when.
         self._until: dict[tuple[int, int], tuple[int, float]] = {}
-        #: Who is not waited for, because it is regularly too late.
+        #: The ranks that are not waited for, because they are regularly too late.
         self.slow: set[int] = set()
         #: The turn of (rank, shard) that was last wanted and not there.
         self._missed: dict[tuple[int, int], int] = {}
@@ -47,7 +47,7 @@ class Waiting:
 
     @property
     def ranks(self) -> set[int]:
-        """Who is waited for."""
+        """The ranks that are waited for."""
         return {rank for rank, _ in self._until}
 
     @property
@@ -73,7 +73,7 @@ class Waiting:
             self._step_time.add(now - self._step_began)
 
     def keep_lag(self, lag: int | None) -> None:
-        """Let neighbours be so many turns behind from now on; where nobody is waited for any more, nobody is slow."""
+        """Let neighbours be ``lag`` turns behind from now on; where nobody is waited for any more, nobody is slow."""
         self.lag = lag
         if lag is None:
             self.slow.clear()

@@ -26,14 +26,14 @@ class Resend:
         self._attempts: dict[int, int] = {}
 
     def after(self, rank: int, attempts: int | None = None) -> float:
-        """Return how long to wait for an answer after so many attempts; None: after the first of a new parcel."""
+        """Return how long to wait for an answer after a number of attempts; None: after the first of a new parcel."""
         estimate = self._round_trips.get(rank)
         first = self._first if estimate is None else max(self._floor, estimate.deadline(self._ceiling))
         doublings = (self._attempts.get(rank, 1) if attempts is None else attempts) - 1
         return min(self._ceiling, first * 2.0 ** min(doublings, _DOUBLINGS))
 
     def answered(self, rank: int, attempts: int, seconds: float) -> None:
-        """Learn from an acknowledgement so many seconds after the first attempt."""
+        """Learn from an acknowledgement that came this number of seconds after the first attempt."""
         if attempts == 1:
             self._round_trips.setdefault(rank, Estimate()).add(seconds)
             self._attempts.pop(rank, None)

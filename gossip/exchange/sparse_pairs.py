@@ -40,7 +40,7 @@ from topologies.draws import below
 
 __all__ = ["Pairs"]
 
-#: One of so many places is drawn by chance.
+#: One place in this number is drawn by chance.
 _DRAWN = 4
 #: No more than this of a difference is moved: with more, both ends would be further apart than they need be.
 _MOST = 0.5

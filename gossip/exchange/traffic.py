@@ -102,7 +102,11 @@ class Traffic:
         verdict = received.verdict(parcel.sequence)
         if verdict is None:
             if not received.fits(parcel.sequence):
-                raise Rejected(Reason.WINDOW, f"sequence {parcel.sequence}", parcel.origin.rank)
+                raise Rejected(
+                    Reason.WINDOW,
+                    f"Parcel: sequence {parcel.sequence} is further ahead than any honest peer can be",
+                    parcel.origin.rank,
+                )
             self.way.check(parcel)
             self.heard(parcel.origin.rank, parcel.shard, parcel.turn, now)
             verdict = self._has_room(parcel)

@@ -90,8 +90,9 @@ def decode(body: bytes, origin: int) -> Envelope:
     *values, updates = fields[2:]
     expected = (*_SENDER, *kind.fields)
     if len(values) != len(expected):
-        detail = f"{kind.name}: the body must have {3 + len(expected)} fields, not {len(fields)}"
-        raise Rejected(Reason.MALFORMED, detail, origin)
+        raise Rejected(
+            Reason.MALFORMED, f"{kind.name}: the body must have {3 + len(expected)} fields, not {len(fields)}", origin
+        )
     for field, value in zip(expected, values, strict=True):
         if not field.fits(value):
             raise field.rejected(kind.name, value, origin)
@@ -113,8 +114,9 @@ def _unpacked(body: bytes, origin: int | None) -> list[Any]:
     if type(body) is not bytes or not body:
         raise _malformed(f"the body must be bytes, at least one, not {body!r:.40}", origin)
     if len(body) > BODY_LIMIT:
-        detail = f"membership: the body has {len(body)} bytes; the limit is {BODY_LIMIT}"
-        raise Rejected(Reason.OVERSIZED, detail, origin)
+        raise Rejected(
+            Reason.OVERSIZED, f"membership: the body has {len(body)} bytes; the limit is {BODY_LIMIT}", origin
+        )
     try:
         fields = msgpack.unpackb(
             body,

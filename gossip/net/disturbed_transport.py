@@ -85,7 +85,7 @@ class DisturbedTransport:
         self._known.add(rank)
 
     def reconnect(self, rank: int) -> None:
-        """Connect anew to where a rank is; what is held back for it is as if it were on its way still."""
+        """Connect anew to where a rank is; what is held back for it is as if it were in flight still."""
         self._inner.reconnect(rank)
 
     def disconnect(self, rank: int) -> None:
@@ -113,7 +113,7 @@ class DisturbedTransport:
         return self._inner.receive()
 
     def wait(self, timeout: float | None) -> None:
-        """Return when a message is there or has come due, `wake` was called, or so many seconds have passed."""
+        """Return when a message is there or has come due, `wake` was called, or ``timeout`` seconds have passed."""
         self._release()
         if self._held:
             due = max(0.0, self._held[0][0] - self._clock())

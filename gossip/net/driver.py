@@ -7,7 +7,7 @@ other event; `leave` hands everything over to the others; `close` ends everythin
 is woken for them, so a trainer never waits for a socket.
 
 A peer is connected to when the first message for it is sent; `introduce` says where it is, and so does membership
-when somebody joins or moves. Who is no member, a newcomer or a guest, is written to by its endpoint.
+when somebody joins or moves. A peer that is no member, a newcomer or a guest, is written to by its endpoint.
 
 Should the loop fail, nothing is swallowed: the next call of the trainer raises what happened.
 """
@@ -191,7 +191,7 @@ class Driver:
         """Raise an event in the core, from any thread."""
         self._raise_failure()
         if self._stop:
-            raise DriverError("the driver is closed")
+            raise DriverError(f"{type(event).__name__} cannot be handled any more: the driver is closed")
         self._posted.append(event)
         self._transport.wake()
 
@@ -331,7 +331,7 @@ class Driver:
             try:
                 self._transport.connect(rank, *self._directory.pop(rank))
             except GossipError:
-                return False  # a place that others told us of, and that makes no sense here
+                return False  # an address that others told us, and that is not valid here
         taken = self._transport.send(rank, frames)
         if taken:
             self.bytes_sent += sum(map(len, frames))
@@ -341,7 +341,7 @@ class Driver:
         """Connect anew to one that seems not to get what is sent.
 
         A byte that was damaged on the way can make the other side wait for a message that never ends, over a connection
-        that looks well. What is on its way over the former connection is lost, so whoever is only slow is given twice
+        that looks well. What is in flight over the former connection is lost, so whoever is only slow is given twice
         the time before the next one: else nothing would ever get through to it.
         """
         now = self._clock()

@@ -30,7 +30,7 @@ def write_keys(directory: Path, pair: KeyPair) -> tuple[Path, Path]:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(key + b"\n")
     except OSError as error:
-        raise SettingsError(f"cannot write keys to {directory}: {error.strerror or error}") from error
+        raise SettingsError(f"directory={directory}: cannot write keys there: {error.strerror or error}") from error
     return paths
 
 
@@ -42,4 +42,6 @@ def read_keys(directory: Path) -> KeyPair:
             raise SettingsError(f"{directory / _SECRET} can be read by others: chmod 600 it, or make new keys")
         return KeyPair((directory / _PUBLIC).read_bytes().strip(), (directory / _SECRET).read_bytes().strip())
     except OSError as error:
-        raise SettingsError(f"no keys in {directory} ({error.strerror or error}): gossip keygen {directory}") from error
+        raise SettingsError(
+            f"directory={directory}: no keys there ({error.strerror or error}); gossip keygen {directory} makes some"
+        ) from error

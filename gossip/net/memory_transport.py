@@ -128,7 +128,7 @@ class MemoryTransport:
         return [bytes(frame) for frame in frames]  # bytes stay what they are, the rest is copied
 
     def wait(self, timeout: float | None) -> None:
-        """Return when a message is there, `wake` was called, or so many seconds have passed."""
+        """Return when a message is there, `wake` was called, or ``timeout`` seconds have passed."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._arrived or self._woken or self._closed,

@@ -76,7 +76,7 @@ class Transport(Protocol):
         """Make a rank reachable, or reachable somewhere else."""
 
     def reconnect(self, rank: int) -> None:
-        """Connect anew to where a rank is; what was on its way there may be lost. Unknown ranks stay unknown."""
+        """Connect anew to where a rank is; what was in flight there may be lost. Unknown ranks stay unknown."""
 
     def disconnect(self, rank: int) -> None:
         """Forget a rank and all that was queued for it."""
@@ -85,14 +85,14 @@ class Transport(Protocol):
         """Send without blocking; return False if the message was dropped right away.
 
         Nobody changes the buffers before the message is answered. The same payload, sent again to the same rank while
-        the first copy has not left yet, is dropped: it is on its way.
+        the first copy has not left yet, is dropped: it is in flight.
         """
 
     def receive(self) -> Sequence[Buffer] | None:
         """Return a message that has arrived, or None."""
 
     def wait(self, timeout: float | None) -> None:
-        """Return when a message is there, `wake` was called, or so many seconds have passed."""
+        """Return when a message is there, `wake` was called, or ``timeout`` seconds have passed."""
 
     def wake(self) -> None:
         """End a `wait` from another thread."""
@@ -110,7 +110,7 @@ def new_keys() -> KeyPair:
 class _Outlet:
     """The two ways to one peer."""
 
-    #: To ask all trackers takes a while, so it is done for so many at a time.
+    #: To ask all trackers takes a while, so it is done for a number of them at a time.
     _MANY: ClassVar = 256
 
     parcels: zmq.Socket[bytes]
@@ -184,7 +184,7 @@ class ZmqTransport:
             admitted: the public keys that may connect.
             speaks_as: the keys by which others let this one in, if they do not know its own: an invitation's.
             insecure: let a bind to other interfaces than loopback do without keys.
-            largest: frames beyond so many bytes end the connection that they come over.
+            largest: frames beyond this number of bytes end the connection that they come over.
             link: how connections are kept up.
             shared: hand values to peers on this host, and take them, through shared memory where they are in it.
         """
@@ -265,7 +265,7 @@ class ZmqTransport:
         if (key is None) != (self._keys is None):
             raise SettingsError(f"rank {rank}: either all peers have keys or none")
         if self._context.closed:
-            raise TransportError("this transport is closed")
+            raise TransportError(f"rank {rank} cannot be connected to: this transport is closed")
         self.disconnect(rank)
         parcels = self._connected(rank, endpoint, key)
         try:
@@ -279,7 +279,7 @@ class ZmqTransport:
         self._outlets[rank] = _Outlet(parcels, words, endpoint, key, time.monotonic(), self._sharing(endpoint))
 
     def reconnect(self, rank: int) -> None:
-        """Connect anew to where a rank is; what was on its way there may be lost. Unknown ranks stay unknown."""
+        """Connect anew to where a rank is; what was in flight there may be lost. Unknown ranks stay unknown."""
         outlet = self._outlets.get(rank)
         if outlet is not None:
             self.connect(rank, outlet.endpoint, outlet.key)
@@ -294,7 +294,7 @@ class ZmqTransport:
     def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
         """Send without blocking or copying.
 
-        Return False if the rank is unknown, not connected, its queue full, or the payload on its way there already.
+        Return False if the rank is unknown, not connected, its queue full, or the payload in flight there already.
         """
         outlet = self._outlets.get(rank)
         if outlet is None:
@@ -333,7 +333,7 @@ class ZmqTransport:
         return None
 
     def wait(self, timeout: float | None) -> None:
-        """Return when a message is there, `wake` was called, or so many seconds have passed."""
+        """Return when a message is there, `wake` was called, or ``timeout`` seconds have passed."""
         self._look_after_outlets()
         ready = dict(self._poller.poll(None if timeout is None else _milliseconds(timeout)))
         if self._wake_out.fileno() in ready:
@@ -348,7 +348,8 @@ class ZmqTransport:
             return
         self._looked_at = now
         for rank, outlet in list(self._outlets.items()):
-            # Who has not looked for long knows little: the queue may be full, and the connection well all the while.
+            # A peer that has not looked for long knows little: the queue may be full, and the connection well all the
+            # while.
             passed = min(now - outlet.looked_at, self._link.handshake / self._LOOKS)
             outlet.stuck = 0.0 if outlet.writable() else outlet.stuck + passed
             outlet.looked_at = now
@@ -377,7 +378,7 @@ class ZmqTransport:
         one.setsockopt(zmq.LINGER, 0)
         one.setsockopt(zmq.SNDHWM, self._SEND_QUEUE)
         one.setsockopt(zmq.RCVHWM, self._RECEIVE_QUEUE)
-        # Who is refused at the handshake hears nothing more, gives up after this, and comes again.
+        # A peer that is refused at the handshake hears nothing more, gives up after this, and comes again.
         one.setsockopt(zmq.HANDSHAKE_IVL, _milliseconds(self._link.handshake))
         # By TCP, not by ZeroMQ's heartbeats: 4.3.5 ends the process if a heartbeat waits in a full queue behind
         # messages, the connection fails, and then the queue is read. It answers, over the connection that has failed.

@@ -87,8 +87,11 @@ class WireCodec:
         elif body is None:
             message = kind.message(origin, destination, *header[_COMMON:])
         else:
-            detail = f"{kind.name}: the message must have no body, but has one of {len(body)} bytes"
-            raise Rejected(Reason.MALFORMED, detail, origin.rank)
+            raise Rejected(
+                Reason.MALFORMED,
+                f"{kind.name}: the message must have no body, but has one of {len(body)} bytes",
+                origin.rank,
+            )
         return message
 
     def _kind(self, header: list[Any]) -> Kind[Any]:
@@ -101,8 +104,9 @@ class WireCodec:
             last = len(KINDS) - 1
             raise Rejected(Reason.MALFORMED, f"the kind must be a whole number from 0 to {last}, not {number!r:.40}")
         if len(header) != kind.length:
-            detail = f"{kind.name}: the header must have {kind.length} fields, not {len(header)}"
-            raise Rejected(Reason.MALFORMED, detail)
+            raise Rejected(
+                Reason.MALFORMED, f"{kind.name}: the header must have {kind.length} fields, not {len(header)}"
+            )
         return kind
 
 
@@ -121,7 +125,7 @@ def _opened(frames: Sequence[Buffer]) -> tuple[list[Any], memoryview | None, int
     if type(header[0]) is not int or header[0] != VERSION:
         raise Rejected(Reason.VERSION, f"the version of the protocol must be {VERSION}, not {header[0]!r:.40}")
     if xxhash.xxh3_64_digest(frame[:-_CHECKSUM]) != frame[-_CHECKSUM:]:
-        raise Rejected(Reason.CHECKSUM, "the checksum of the header is not that of its bytes")
+        raise Rejected(Reason.CHECKSUM, f"the checksum of the header is not that of its {end} bytes")
     if len(frames) == 1:
         return header, None, 0
     return header, memoryview(frames[1]), int.from_bytes(frame[end:-_CHECKSUM], "big")

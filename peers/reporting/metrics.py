@@ -91,9 +91,9 @@ class _Figures(Collector):
         if self.source is None:
             return
         step, samples, waited, session = self.source()
-        yield _counter("steps", "Steps of the optimizer, those before a checkpoint included.", step)
-        yield _counter("samples", "Samples trained on, as far as they came from peer.batches.", samples)
-        yield _counter("waited_seconds", "Time in which the trainer waited for the gossip.", waited)
+        yield _counter("steps", "Steps of the optimizer, including those before a checkpoint.", step)
+        yield _counter("samples", "Samples trained on that came from peer.batches.", samples)
+        yield _counter("waited_seconds", "Time during which the trainer waited for the gossip.", waited)
         if session is not None:
             yield from _of_session(session)
 
@@ -106,8 +106,8 @@ def _of_session(session: Session) -> Iterator[Metric]:
     counts = dict(chronicle.counts)
     states = ["alive", *list(chronicle.states.values())]
     yield _gauge("weight", "This peer's push-sum weight, the mean over its shards.", session.weight)
-    yield _gauge("life", "The incarnation that this peer is in.", status.me.incarnation)
-    for name, told in (("loss", "The loss that was logged last."), ("disagreement", "As it was last measured.")):
+    yield _gauge("life", "The present incarnation of this peer.", status.me.incarnation)
+    for name, told in (("loss", "The loss that was logged last."), ("disagreement", "The last measured one.")):
         if row.get(name) is not None:
             yield _gauge(name, told, row[name])
     yield _counter("sent_bytes", "Bytes handed to the transport.", driver.bytes_sent)
@@ -119,11 +119,11 @@ def _of_session(session: Session) -> Iterator[Metric]:
         members.add_metric([name], states.count(name))
     yield members
     happened = {label: counts.get(f"member {what}", 0) for label, what in _HAPPENED.items()}
-    yield _counters("member_changes", "What happened to other members, as this peer saw it.", "kind", happened)
-    yield _counter("reincarnations", "Lives that this peer gave up, declared dead.", counts.get("reincarnated", 0))
-    yield _counter("written_off_weight", "Weight that was written off by this peer.", chronicle.written_off)
+    yield _counters("member_changes", "Changes of other members in this peer's view.", "kind", happened)
+    yield _counter("reincarnations", "Lives of this peer that were declared dead.", counts.get("reincarnated", 0))
+    yield _counter("written_off_weight", "Weight that this peer wrote off.", chronicle.written_off)
     reasons = {reason.value: status.rejected.get(reason, 0) for reason in Reason}
-    yield _counters("rejected_frames", "Frames that were thrown away.", "reason", reasons)
+    yield _counters("rejected_frames", "Frames that were rejected.", "reason", reasons)
     fates = {label: counts.get(what, 0) for label, what in _FATES.items()}
     yield _counters("parcels", "Parcels of others booked or refused; own ones released or taken back.", "fate", fates)
     yield _counter(

@@ -1,4 +1,4 @@
-"""Memory that other processes on this host can read: what parcels are copied into on their way to them.
+"""Memory that other processes on this host can read: what parcels to them are copied into.
 
 Each piece is a file that lives in memory and has no name (memfd), so that nothing is left behind however a process
 ends. It is sealed: it can neither shrink nor grow, so that who maps it is never struck by a page that is not there.
@@ -10,7 +10,7 @@ When may the memory be written to again? When nobody here refers to it, which `g
 elsewhere reads it, which the kernel knows: every reader holds a shared lock on the file (flock) for as long as it
 reads, and whoever is killed holds none. The owner tries for the exclusive lock, and under it writes the next
 generation. A reference names the generation that it is about, and a reader compares it once it has its lock. So a
-reference that arrives late, whatever delayed it, finds another generation and is thrown away; and nobody has to say
+reference that arrives late, whatever delayed it, finds another generation and is discarded; and nobody has to say
 that they are done.
 """
 
@@ -71,7 +71,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def unpack(cls, frame: bytes | memoryview) -> Reference | None:
-        """Read a frame; None if it is none of ours. Any numbers may be in it."""
+        """Read a frame; None if it is not one of ours. Any numbers may be in it."""
         return cls(*_REFERENCE.unpack(frame)) if len(frame) == _REFERENCE.size else None
 
 
@@ -121,7 +121,7 @@ class SharedMemory:
     """Memory that other processes can read; once there is a lot of it, plain memory."""
 
     def __init__(self, most: int | None = None) -> None:
-        """Share at most so many pieces at a time, by default what takes a quarter of this process's descriptors."""
+        """Share at most ``limit`` pieces at a time, by default what takes a quarter of this process's descriptors."""
         # Two for each: Python's mapping keeps one of its own.
         self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8 if most is None else most
 

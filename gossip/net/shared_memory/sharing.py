@@ -24,7 +24,7 @@ from gossip.net.shared_memory.owner import Reference, create, find
 __all__ = ["Board", "Sharing", "is_near"]
 
 _WORD = struct.Struct("<Q")
-#: Places on a board. Each connection takes the next, and with so many an answer that is late finds nobody there.
+#: Places on a board. Each connection takes the next, and with this number an answer that is late finds nobody there.
 _PLACES = 4096
 #: Seconds between two questions, and for which one that was believed so far may leave a question unanswered.
 _PAUSE = 1.0

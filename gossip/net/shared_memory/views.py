@@ -2,7 +2,8 @@
 
 What a reference says is hostile until shown otherwise. Nothing is opened but a file in memory of our own user that
 bears our name; nothing is mapped that could shrink, or that is larger than any parcel; nothing is written to but a
-board. Who could fake all of that runs as the same user on the same host, and could write into this process as well.
+board. A process that could fake all of that runs as the same user on the same host, and could write into this process
+as well.
 
 Each view has a lock of its own, which ends with it. Mappings are kept, since to map a piece costs about as much as to
 copy it, until their owner has given the memory up or ended. They are no memory of ours, but count as resident.
@@ -46,7 +47,7 @@ class Views:
         self._mappings: OrderedDict[tuple[int, int], tuple[int, mmap.mmap]] = OrderedDict()
         #: Descriptors that hold the locks of views. Adding and discarding are atomic.
         self._locks: set[int] = set()
-        #: References that were thrown away.
+        #: References that were discarded.
         self.refused = 0
 
     @property

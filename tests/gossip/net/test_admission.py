@@ -184,5 +184,5 @@ def test_missing_and_damaged_keys_are_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "k" / "public.key").write_text("short\n")
     with pytest.raises(SettingsError, match="public: not a CURVE key"):
         read_keys(tmp_path / "k")
-    with pytest.raises(SettingsError, match="cannot write keys"):
+    with pytest.raises(SettingsError, match="cannot write keys there"):
         write_keys(Path("/dev/null/keys"), new_keys())
