@@ -58,7 +58,7 @@ class Method:
 
 _INT8 = {"compress": "int8"}
 _PAIRS = {"topology": "one-peer-hypercube"}
-#: Who exchanges rarely had better mix well: three neighbours in int8 are fewer bytes than one in fp32.
+#: For methods that exchange rarely, which should mix well: three neighbours in int8 are fewer bytes than one in fp32.
 _WIDE = {**_INT8, "topology": "exponential"}
 DDP = Method("all-reduce (ddp)", "ddp", 0.12)
 #: Of these the better one has a bar.

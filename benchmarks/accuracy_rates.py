@@ -58,7 +58,7 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
 
 
 def _best(accuracies: dict[float, list[float]], count: int | None) -> list[float]:
-    """Return so many of the rates, the best first, of those that were tried most often; None: all."""
+    """Return the ``count`` best rates, the best first, of those that were tried most often; None: all."""
     tried = max(len(values) for values in accuracies.values())
     rates = [rate for rate, values in accuracies.items() if len(values) == tried]
     return sorted(rates, key=lambda rate: -fmean(accuracies[rate] or [0.0]))[:count]

@@ -2,9 +2,9 @@
 
     python -m benchmarks.detection [--preset lan] [--peers 8] [--deaths 20] [--minutes 5] [--burners 2] [--json]
 
-As many processes as cores do nothing but burn CPU. First one peer after the other is killed with SIGKILL and started
-again: how long until the first and the last of the others hold it for dead. Then nobody is killed for some minutes, and
-whoever is held for dead is held so falsely. Bar: no false death. The load average is printed with it.
+As many processes as cores only burn CPU. First one peer after the other is killed with SIGKILL and started again, and
+the time is measured until the first and the last of the others declare it dead. Then no peer is killed for some
+minutes, so every peer that is declared dead is a false death. Bar: no false death. The load average is printed too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Watched:
         return bool(lines) and json.loads(lines[-1])["time"] > starts[-1]["time"]
 
     def until_back(self, rank: int, lives: int) -> None:
-        """Wait until a rank that has had so many lives trains in another one."""
+        """Wait until a rank that has had ``lives`` lives trains in another one."""
         self.until(lambda: len(self.events(rank, "start")) > lives and self.trains(rank), f"the return of rank {rank}")
 
     def kill(self, rank: int) -> list[float]:
@@ -112,7 +112,7 @@ class Watched:
 
 @contextmanager
 def burning(count: int) -> Iterator[None]:
-    """Keep so many cores busy."""
+    """Keep ``count`` cores busy."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield

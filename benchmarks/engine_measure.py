@@ -16,7 +16,7 @@ _WARMUP = 2
 
 @dataclass(frozen=True)
 class Row:
-    """One way to mix, among so many processes."""
+    """One way to mix, among ``n`` processes."""
 
     system: str
     transport: str

@@ -86,7 +86,7 @@ class Sockets:
         return 0
 
     def check(self, values: Floats, steps: int) -> None:
-        """Raise unless the values are what so many steps on a ring make: means with binomial weights."""
+        """Raise unless the values are the result of ``steps`` steps on a ring: means with binomial weights."""
         mean = sum(comb(steps, hop) * ((self._rank - hop) % self._n) for hop in range(steps + 1)) / 2**steps
         check(values, mean)
 

@@ -19,7 +19,7 @@ _APART = 8
 
 
 def empty(mib: int) -> Floats:
-    """Return a model of so many MiB."""
+    """Return a model of ``mib`` MiB."""
     return np.zeros((mib << 20) // 4, dtype=np.float32)
 
 

@@ -1,4 +1,4 @@
-"""One process of the engine benchmark: mixes a model with others, in whichever way it is told.
+"""One process of the engine benchmark: mixes a model with others, in the way that SYSTEM names.
 
     python -m benchmarks.engine_worker SYSTEM RANK N MIB
 
@@ -46,7 +46,7 @@ class Exchange(Protocol):
         """Return the bytes of other processes' memory that are mapped here."""
 
     def check(self, values: Floats, steps: int) -> None:
-        """Raise unless the values are what so many steps make of freshly filled ones."""
+        """Raise unless the values are the result of ``steps`` steps from freshly filled ones."""
 
     def close(self) -> None:
         """End everything."""

@@ -35,7 +35,7 @@ def address(host: int) -> str:
 
 @contextmanager
 def slow_hosts(n: int, mbit: float) -> Iterator[list[str]]:
-    """Make n namespaces whose links carry so many Mbit/s each way; yield their names. For the main thread."""
+    """Make n namespaces whose links carry ``mbit`` Mbit/s each way; yield their names. For the main thread."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     try:
         with hosts(n, f"gb{os.getpid()}") as names:

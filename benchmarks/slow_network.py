@@ -10,8 +10,8 @@ the links carry.
 
 One push of all parameters takes 1.05 s of link time, all-reduce 1.83 s. Bars: osgp takes at most 1.15 s per step, and
 with compression at most 1.05 times the computing. A peer that holds too little weight, or whose last parcel is still
-on its way, leaves a push out: *pushed* is how much of the parameters was sent per step, and a step time below the link
-time is only had by pushing less than all.
+in flight, skips a push. *pushed* is the part of the parameters that was sent per step: a step time below the link time
+is only possible by pushing less than all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COMPUTE = 0.5
 #: Steps that ``auto`` gets to find its way.
 _SETTLE = 40
 _BYTES = 25 << 18
-#: What it is called, the method, and what else it is told.
+#: The name of a row, the method, and its other settings.
 METHODS: list[tuple[str, str, dict[str, Any]]] = [
     ("osgp", "osgp", {}),
     ("adpsgd", "adpsgd", {"topology": "one-peer-exponential"}),

@@ -34,14 +34,14 @@ _MOST, _FEWEST = 10, 3
 _SAFE = (0, 1)
 #: Trained until told to stop.
 _ENDLESS = Scale(epochs=1_000_000, step_seconds=0.05)
-#: The part of the victims that is killed; the others are stopped for so many seconds, some long enough to be dead.
+#: The part of the victims that is killed, and the seconds for which the others are stopped: some are declared dead.
 _KILLED, _STOPPED = 0.6, (1.0, 25.0)
 #: Files that may be open in the end beyond those of the beginning: two sockets for each of the driver's guests.
 _SPARE = 40
 
 
 class Soak:
-    """What befalls one swarm."""
+    """The disturbances of one swarm."""
 
     def __init__(self, swarm: Swarm, seed: int) -> None:
         self._swarm = swarm

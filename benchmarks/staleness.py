@@ -50,7 +50,7 @@ Model = TypeVar("Model", Tensor, float)
 def moved(
     z: Model, move: Callable[[int, int, Model], Model], steps: int, first: int, seed: int, peers: int = N
 ) -> Model:
-    """Return the model after so many steps of each peer.
+    """Return the model after ``steps`` steps of each peer.
 
     Args:
         z: where it begins.

@@ -73,7 +73,7 @@ def _launch() -> float:
 
 
 def _imports(count: int) -> float:
-    """Return how long so many processes take that import torch, at once."""
+    """Return the seconds that ``count`` processes take to import torch at once."""
     began = time.monotonic()
     processes = [subprocess.Popen([sys.executable, "-c", "import torch"]) for _ in range(count)]
     for process in processes:

@@ -27,7 +27,7 @@ _PIECE = 1 << 18
 
 
 class Emulated(nn.Module):
-    """Parameters of so many bytes that are all trained, at next to no cost."""
+    """Parameters of ``nbytes`` bytes that are all trained, at almost no cost."""
 
     def __init__(self, nbytes: int) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ class Transformer(nn.Module):
 
 
 def lines(count: int, generator: torch.Generator) -> Tensor:
-    """Return so many rows of additions, each one character longer than the model sees."""
+    """Return ``count`` rows of additions, each one character longer than the model sees."""
     rows = []
     for _ in range(count):
         text = ""

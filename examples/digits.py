@@ -48,7 +48,7 @@ with peers.join() as peer:  # 1: who am I, and where are the others?
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, nesterov=True)
     peer.attach(model, optimizer)  # 2: from here on optimizer.step() also gossips
 
-    # 3: ends when the swarm as a whole has seen so many epochs; fast peers do more.
+    # 3: the loop ends when the swarm as a whole has seen all epochs; fast peers do more of them.
     for inputs, targets in peer.batches(TensorDataset(x[train], y[train]), args.batch_size, args.epochs):
         loss = F.cross_entropy(model(inputs), targets)
         peer.log(loss=loss)

@@ -24,7 +24,7 @@ parser.add_argument("--epochs", type=int, default=3, help="how often the swarm g
 parser.add_argument("--batch-size", type=int, default=64)
 parser.add_argument("--lr", type=float, default=0.05)
 parser.add_argument("--width", type=int, default=16, help="channels of the first block")
-parser.add_argument("--samples", type=int, default=60_000, help="train on the first so many only")
+parser.add_argument("--samples", type=int, default=60_000, help="train only on this number of first samples")
 args = parser.parse_args()
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 

@@ -1,6 +1,6 @@
 """The ``gossip`` command.
 
-A subcommand is a module of this package with two functions, and one line in `COMMANDS`:
+A subcommand is a module of `launch.commands` with two functions, and one line in `COMMANDS`:
 
 - ``add_parser(subparsers)`` declares it, and ends with ``parser.set_defaults(run=run)``;
 - ``run(args) -> int`` does it and returns the exit code.

@@ -1,4 +1,4 @@
-"""Connections that are none, and bytes that are damaged on their way."""
+"""Connections of processes that are not peers, and bytes that are damaged in flight."""
 
 from __future__ import annotations
 

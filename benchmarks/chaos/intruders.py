@@ -65,7 +65,7 @@ def diverged(stage: Stage) -> None:
 
 @row("wrong-key", "an intruder with a key that nobody knows", root=True)
 def wrong_key(stage: Stage) -> None:
-    """Knock with a key of one's own, and send parcels if let in."""
+    """Connect with an unknown key, and send parcels if admitted."""
     _keyed(stage, "wrong")
 
 

@@ -58,7 +58,7 @@ def kill_donor(stage: Stage) -> None:
         swarm.kill(0)
         before = swarm.step(4)
         swarm.until(lambda: swarm.ended(4), "the end of the newcomer")
-        stage.check("killed while the state was on its way", before == 0)
+        stage.check("killed while the state was in flight", before == 0)
         stage.show("steps of the newcomer", swarm.step(4), ">=", 1)
 
 

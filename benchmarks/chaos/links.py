@@ -94,7 +94,7 @@ def storm(stage: Stage) -> None:
 
 @row("flapping", "one host's link down for 0.4 s of every second, ten times", root=True)
 def flapping(stage: Stage) -> None:
-    """Take one host's interface down and up again, again and again: what was on its way then is lost below TCP."""
+    """Take one host's interface down and up repeatedly: packets in flight are lost below TCP."""
     with on_hosts(stage) as (hosts, swarm):
         for _ in range(10):
             hosts.unplug(1)

@@ -76,6 +76,6 @@ class Network:
 
 @contextmanager
 def network(directory: Path, n: int = 4, peers: int = 4, called: Sequence[str] = ()) -> Iterator[Network]:
-    """Make n hosts, of which the first so many have a peer each."""
+    """Make n hosts; the first ``peers`` of them have a peer each."""
     with hosts(n, f"chaos{os.getpid()}x{next(_count)}") as names:
         yield Network(names, directory, peers, called)

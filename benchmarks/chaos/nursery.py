@@ -1,8 +1,8 @@
-"""The process that peers are forked from: it has imported all they need, which takes seconds that no row has to spare.
+"""The process from which peers are forked. It has done all their imports, which would take each row seconds.
 
-A fork has a session, files, environment and namespaces of its own, as if it had been started. The nursery has no thread
-and no ZeroMQ context, so a fork of it is as good as new. Who asked for a process holds a connection for it: it hears
-over that how the process ended, and if the connection ends first, the process is killed.
+A fork has its own session, files, environment and namespaces, as if it had been started. The nursery has no thread and
+no ZeroMQ context, so a fork of it is like a new process. The process that asked for a fork holds a connection for it.
+The connection reports how the fork ended. If the connection ends first, the fork is killed.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def train(arguments: list[str]) -> None:
 
 
 def _watch_attach(peer: peers.Peer, padding: int) -> None:
-    """Note how long the flat parameters are; let the model have so many MiB more that a newcomer has to be given."""
+    """Record the length of the flat parameters; add ``padding`` MiB to the model, which a newcomer has to get."""
     attach = peer.attach
 
     def attached(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:

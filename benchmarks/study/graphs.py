@@ -49,11 +49,11 @@ def runs(budget: Budget) -> list[Run]:
 
 
 def forecast(topology: str, peers: int, steps: int) -> float:
-    """Return the disagreement that theory expects after so many steps, up to the size of the gradients' noise.
+    """Return the disagreement that theory predicts after ``steps`` steps, in units of the gradients' noise.
 
-    Peers' gradients differ by independent noise e. SGD with Nesterov's momentum b adds c_k e to the values, k steps
-    later: c_0 = 1 + b, then c_k = b^(k+1). In between exchanges W mix what there is: R_k = W R_(k-1) + c_k 1. Noise of
-    so many steps adds up in squares, and what all have in common is no disagreement.
+    The peers' gradients differ by independent noise e. SGD with Nesterov's momentum b adds c_k e to the values, k steps
+    later: c_0 = 1 + b, then c_k = b^(k+1). The exchanges W in between mix the values: R_k = W R_(k-1) + c_k 1. The
+    squares of the noise of all steps add up, and the part that all peers have in common is not disagreement.
     """
     schedule = parse(topology, peers, seed=0)
     centred = np.eye(peers) - 1 / peers

@@ -2,7 +2,7 @@
 
 With z the estimate, w the weight that a peer holds and u the optimizer's move: z moves by u times
 
-    capped      min((w + o) / w, 1.25), o being own mass on its way: what `peers.methods.moves` does
+    capped      min((w + o) / w, 1.25), where o is the peer's mass in flight: the rule of `peers.methods.moves`
     z-step      1: x moves by w u
     textbook    1 / w: x moves by u
 """

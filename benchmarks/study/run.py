@@ -14,7 +14,7 @@ VERSION = 5
 
 @dataclass(frozen=True)
 class Run:
-    """A swarm that trains in virtual time until it has seen so many samples."""
+    """A swarm that trains in virtual time until it has seen a number of samples."""
 
     algorithm: str
     topology: str

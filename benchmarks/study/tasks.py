@@ -16,7 +16,7 @@ __all__ = ["TASKS", "Task", "batches", "deal"]
 
 #: Test images that a curve is measured with; its last point has all of them.
 CURVE_IMAGES = 4000
-#: A peer has at least so many samples, however unequally classes are dealt out.
+#: The least number of samples of a peer, however unequally classes are dealt out.
 _FEWEST = 64
 
 

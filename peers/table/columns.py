@@ -2,7 +2,7 @@
 
 The launcher shows the table live, `gossip watch` and `gossip status` show it through any peer, and
 `gossip status --json` gives its columns as fields. To add a column, add it here and let
-`peers.peer.Peer` say its value.
+`peers.reporting.reporter` say its value. A column that peers tell changes the length of a row, and so the wire version.
 """
 
 from __future__ import annotations
