@@ -345,10 +345,10 @@ def test_through_a_codec_replicas_stay_the_same_bits_and_training_gets_there(com
     [
         (
             lambda ones: torch.optim.SGD(ones, lr=RATE, momentum=0.9),
-            "SGD would apply 0.9 once more: give it momentum=0",
+            "SGD would apply 0.9 once more: use momentum=0",
         ),
-        (lambda ones: LARS(ones, momentum=0.5), "LARS would apply 0.5 once more: give it momentum=0"),
-        (lambda ones: torch.optim.Adam(ones), "Adam would apply 0.9 once more: give it a first beta of 0"),
+        (lambda ones: LARS(ones, momentum=0.5), "LARS would apply 0.5 once more: use momentum=0"),
+        (lambda ones: torch.optim.Adam(ones), "Adam would apply 0.9 once more: use a first beta of 0"),
     ],
 )
 def test_correction_is_refused_where_the_optimizer_has_momentum_too(make: Any, said: str) -> None:
