@@ -113,7 +113,7 @@ class Core:
         self.life = Life(self.traffic, self._step, membership, hands_over=self.collective is None)
         self.news = Rumours(self.state, self.outlet, membership)
         self.handover = Handover(mass, places)
-        self._reception = Reception(self.traffic, self._step, self.life, self.handover, self.collective)
+        self._reception = Reception(self.traffic, self.life, self.handover, self.collective)
 
     # What the driver may look at
 

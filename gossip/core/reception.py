@@ -9,7 +9,6 @@ from gossip.collective.interface import Collective
 from gossip.core.handover import Handover
 from gossip.core.life import Life
 from gossip.core.rejections import Rejections
-from gossip.core.step import Step
 from gossip.errors import Reason, Rejected
 from gossip.exchange.traffic import Traffic
 from gossip.membership import member_events as members
@@ -44,13 +43,10 @@ __all__ = ["Reception"]
 class Reception:
     """Reads what arrives. A new kind of message gets a case in `_pass_on`."""
 
-    def __init__(
-        self, traffic: Traffic, step: Step, life: Life, handover: Handover, collective: Collective | None
-    ) -> None:
+    def __init__(self, traffic: Traffic, life: Life, handover: Handover, collective: Collective | None) -> None:
         self._traffic = traffic
         self._state = traffic.state
         self._outlet = traffic.out.outlet
-        self._step = step
         self._life = life
         self._handover = handover
         self._collective = collective
