@@ -15,7 +15,7 @@ from gossip.errors import SettingsError
 from gossip.faults import parse_faults, parse_stragglers
 from gossip.keys import KeyPair
 from gossip.net.routes import route_to
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from peers.device import device_of
 from peers.peer import Peer
 from peers.reporting.metrics import Metrics

@@ -15,7 +15,7 @@ from typing import Any
 
 from gossip.faults import Faults
 from gossip.keys import KeyPair
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 from launch.swarm.host import Host
 from launch.swarm.interrupts import interruptible
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat

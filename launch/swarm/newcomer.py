@@ -10,7 +10,7 @@ from gossip.endpoint import Endpoint
 from gossip.faults import Faults
 from gossip.membership.table import MEMBERS_LIMIT
 from gossip.net.routes import route_to
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 from gossip.version import __version__
 from launch.options.options import JoinOptions
 from launch.swarm.controller import Controller

@@ -11,7 +11,8 @@ from swarms import more_than, nothing_left, reserved_ports
 
 import peers
 from gossip.errors import SettingsError
-from gossip.net.transport import TransportError, new_keys
+from gossip.net.transport import TransportError
+from gossip.net.zmq_transport import new_keys
 from peers.session.cards import RendezvousError
 from peers.setup import Setup, from_environment
 

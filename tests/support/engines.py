@@ -16,7 +16,7 @@ from gossip.core.core import Core
 from gossip.endpoint import Endpoint
 from gossip.events import Effect
 from gossip.net.driver import Driver
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.values.layout import Layout

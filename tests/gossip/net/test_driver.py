@@ -14,7 +14,7 @@ from engines import HANGS, LOOPBACK, PATIENCE, steps, swarm, together, weight
 from gossip import events
 from gossip.endpoint import Endpoint
 from gossip.net.driver import Driver, DriverError
-from gossip.net.transport import ZmqTransport
+from gossip.net.zmq_transport import ZmqTransport
 from gossip.settings import Settings
 from gossip.wire.messages import Address
 

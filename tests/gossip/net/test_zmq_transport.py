@@ -13,7 +13,8 @@ from engines import HANGS, LOOPBACK, PATIENCE
 
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
-from gossip.net.transport import Transport, TransportError, ZmqTransport, new_keys
+from gossip.net.transport import Transport, TransportError
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 
 Make = Callable[..., ZmqTransport]
 
@@ -207,7 +208,7 @@ def test_a_connection_is_made_anew_when_look_after_look_finds_it_stuck(
     renewed: list[int] = []
     monkeypatch.setattr(there, "reconnect", renewed.append)
     real, ahead = time.monotonic, 0.0
-    monkeypatch.setattr("gossip.net.transport.time", SimpleNamespace(monotonic=lambda: real() + ahead))
+    monkeypatch.setattr("gossip.net.zmq_transport.time", SimpleNamespace(monotonic=lambda: real() + ahead))
     for _ in range(looks):
         ahead += 60.0
         there.wait(0)

@@ -18,7 +18,7 @@ from gossip import presets
 from gossip.endpoint import Endpoint
 from gossip.keys import KeyPair
 from gossip.membership import MembershipSettings
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from peers.peer import Peer
 from peers.session.rendezvous import StartError
 
