@@ -20,6 +20,7 @@ import math
 import socket
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -93,6 +94,8 @@ class _Outlet:
 class ZmqTransport:
     """Frames over TCP by ZeroMQ."""
 
+    #: The most sockets of a transport, two for each peer: ZeroMQ's own limit of 1023 ends at 511 peers.
+    _SOCKETS = 1 << 14
     #: Messages that ZeroMQ queues for one peer. The core bounds the bytes, and a large payload is not copied for it, so
     #: this may be generous.
     _SEND_QUEUE = 1024
@@ -148,6 +151,7 @@ class ZmqTransport:
         #: Public keys, as the user id of a message spells them.
         self._admitted = {key.decode() for key in admitted}
         self._context = zmq.Context(io_threads=1)
+        self._context.set(zmq.MAX_SOCKETS, self._SOCKETS)
         self._outlets: dict[int, _Outlet] = {}
         self._looked_at = 0.0
         self._wake_in, self._wake_out = socket.socketpair()
@@ -176,7 +180,7 @@ class ZmqTransport:
                 self._inlet.setsockopt(zmq.ZAP_DOMAIN, b"gossip")
             self._inlet.bind(f"tcp://{_numeric(bind)}")
             self._poller.register(self._inlet, zmq.POLLIN)
-        except (zmq.ZMQError, OSError) as error:
+        except (zmq.ZMQError, OSError, UnicodeError) as error:
             self.close()
             raise TransportError(f"cannot listen on {bind}: {error}") from error
         bound = Endpoint.parse(self._inlet.getsockopt_string(zmq.LAST_ENDPOINT).removeprefix("tcp://"))
@@ -212,7 +216,6 @@ class ZmqTransport:
             raise SettingsError(f"rank {rank}: either all peers have keys or none")
         if self._context.closed:
             raise TransportError(f"rank {rank} cannot be connected to: this transport is closed")
-        self.disconnect(rank)
         parcels = self._connected(rank, endpoint, key)
         try:
             # Otherwise pyzmq would copy small payloads, and nobody could tell when they have left.
@@ -222,6 +225,7 @@ class ZmqTransport:
         except TransportError:
             parcels.close(linger=0)
             raise
+        self.disconnect(rank)  # only now: whoever cannot be connected to anew keeps the connection that there is
         self._outlets[rank] = _Outlet(parcels, words, endpoint, key, time.monotonic(), self._sharing(endpoint))
 
     def reconnect(self, rank: int) -> None:
@@ -280,6 +284,8 @@ class ZmqTransport:
 
     def wait(self, timeout: float | None) -> None:
         """Return when a message is there, `wake` was called, or ``timeout`` seconds have passed."""
+        if self._context.closed:
+            raise TransportError(f"the transport at {self._endpoint} is closed")
         self._look_after_outlets()
         ready = dict(self._poller.poll(None if timeout is None else _milliseconds(timeout)))
         if self._wake_out.fileno() in ready:
@@ -300,7 +306,8 @@ class ZmqTransport:
             outlet.stuck = 0.0 if outlet.writable() else outlet.stuck + passed
             outlet.looked_at = now
             if outlet.stuck > self._link.handshake:
-                self.reconnect(rank)
+                with suppress(TransportError):  # such as too few descriptors: the next look tries again
+                    self.reconnect(rank)
 
     def wake(self) -> None:
         """End a `wait` from another thread."""
@@ -336,7 +343,10 @@ class ZmqTransport:
         one.setsockopt(zmq.TCP_MAXRT, _milliseconds(self._link.keepalive_timeout))
 
     def _connected(self, rank: int, endpoint: Endpoint, key: bytes | None) -> zmq.Socket[bytes]:
-        outlet = self._context.socket(zmq.PUSH)
+        try:
+            outlet = self._context.socket(zmq.PUSH)
+        except zmq.ZMQError as error:  # too many sockets, or too few descriptors
+            raise TransportError(f"cannot connect to rank {rank} at {endpoint}: {error}") from error
         self._set_up(outlet)
         outlet.setsockopt(zmq.IPV6, True)
         outlet.setsockopt(zmq.IMMEDIATE, 1)
