@@ -31,6 +31,9 @@ from peers.reporting.tensorboard import check_tensorboard
 
 __all__ = ["launch", "planned"]
 
+#: Peers of one launch. A larger number is mistyped, and a list of them would take all memory.
+_MOST_PEERS = 100_000
+
 
 def launch(options: LaunchOptions) -> int:
     """Check, start and watch; return the exit code."""
@@ -129,6 +132,9 @@ def _hosts_of(options: LaunchOptions) -> list[HostLine]:
 
 
 def _seats(hosts: list[HostLine]) -> tuple[PeerSeat, ...]:
+    total = sum(host.slots for host in hosts)
+    if total > _MOST_PEERS:
+        raise CommandError(f"{total} peers are more than one launcher starts: ask for at most {_MOST_PEERS}")
     places = [(host, local_rank) for host in hosts for local_rank in host.local_ranks]
     return tuple(PeerSeat(rank, local_rank, host) for rank, (host, local_rank) in enumerate(places))
 
