@@ -31,8 +31,8 @@ class Setup:
     local_rank: int = 0
     #: Raised at each restart of a peer. Above 0, the peer joins a running swarm.
     incarnation: int = 0
-    #: A number drawn when the process starts, where nobody counts the lives of a rank; later processes draw higher ones.
-    #: Without it a peer that is started again at once could not be told from the one that was killed.
+    #: A number drawn when the process starts, where nobody counts the lives of a rank; later processes draw higher
+    #: ones. Without it a peer that is started again at once could not be told from the one that was killed.
     birth: int = 0
     #: The name of the run; peers of different runs ignore each other.
     run: str = "run"

@@ -41,8 +41,8 @@ class Scenario:
     detect: float = 0.5
     #: With these settings peers watch each other, and newcomers ask members to be admitted and for the state.
     watch: MembershipSettings | None = None
-    #: Peers know each other's endpoints beforehand, and not each other's lives: each draws its life when it starts, and a
-    #: restart is the same command again. The seconds are the most by which the clocks of two starts may differ. Needs
+    #: Peers know each other's endpoints beforehand, and not each other's lives: each draws its life when it starts, and
+    #: a restart is the same command again. The seconds are the most by which the clocks of two starts may differ. Needs
     #: ``watch``. None: somebody counts the lives, as a launcher does.
     fixed_hosts: float | None = None
     stragglers: tuple[Straggler, ...] = ()
