@@ -113,7 +113,7 @@ class Attachment:
             steps.end()
             after_step()
 
-        self._hooks = StepHooks(self._optimizer, steps.begin, after_move)
+        self._hooks = StepHooks(self._optimizer, steps.begin, steps.evaluated, after_move)
 
     def close(self, timeout: float, *, finished: bool) -> None:
         """Leave the swarm, and wait until the last checkpoint is on the disk.

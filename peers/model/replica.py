@@ -56,6 +56,8 @@ class Replica:
             raise SettingsError(
                 f"model: no parameter of {type(model).__name__} requires a gradient, so none is trained"
             )
+        #: The buffers of the model that are mixed.
+        self.buffers = [tensor for _, tensor in mixed if not isinstance(tensor, torch.nn.Parameter)]
         mixed += (also or {}).items()
         devices = {tensor.device for _, tensor in mixed}
         if len(devices) > 1:
