@@ -18,9 +18,10 @@ from peers.data.sampler import PeerSampler
 from peers.device import device_of
 from peers.evaluation import Evaluation, evaluate_both
 from peers.model.trained import trains
+from peers.reporting.logged import why_not_logged
 from peers.reporting.metrics import Figures, Metrics
 from peers.reporting.records import Records
-from peers.reporting.reporter import RESERVED, Reporter
+from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
 from peers.session.cards import Card, Channel
 from peers.session.injection import Boundary
@@ -259,10 +260,13 @@ class Peer:
 
     # Reports
 
-    def log(self, **values: Any) -> None:
-        """Note values, such as the loss, for this step's line in the metrics."""
-        if taken := sorted(RESERVED & values.keys()):
-            raise PeerError(f"{', '.join(taken)}: the peer itself logs a value of this name: choose another name")
+    def log(self, /, **values: Any) -> None:
+        """Note values, such as the loss, for this step's line in the metrics: numbers, tensors of one number, text.
+
+        What is not finite, such as the loss of training that diverged, becomes null in the line.
+        """
+        if (problem := why_not_logged(values)) is not None:
+            raise PeerError(problem)
         self._reporter.log(values)
 
     # The end

@@ -27,8 +27,8 @@ def fit(
     """Make a replica of the model, and return it with the method of the policy."""
     if policy.collective == "reduction" and isinstance(optimizer, torch.optim.LBFGS):
         raise SettingsError(
-            f"{type(optimizer).__name__} computes gradients several times in a step, and the loss of each peer decides how "
-            "often, but allreduce averages them once per step: use another optimizer, or another algorithm"
+            f"{type(optimizer).__name__} computes gradients several times in a step, as the loss of each peer decides, "
+            "but allreduce averages them once per step: use another optimizer, or another algorithm"
         )
     if policy.momentum != "own":
         require_momentum(policy.momentum, optimizer)
