@@ -17,7 +17,6 @@ from peers.data.loops import DataLoops
 from peers.data.sampler import PeerSampler
 from peers.device import device_of
 from peers.evaluation import Evaluation, evaluate_both
-from peers.model.trained import trains
 from peers.reporting.logged import why_not_logged
 from peers.reporting.metrics import Figures, Metrics
 from peers.reporting.records import Records
@@ -133,15 +132,18 @@ class Peer:
 
         Args:
             model: any module, on one device. Its parameters stay the same objects, their memory moves.
-            optimizer: any optimizer over its parameters.
+            optimizer: any optimizer over its parameters. If it wraps another one, as accelerate's do, that one's steps
+                count.
             also: further objects that belong into checkpoints, by name, such as learning rate schedulers.
+
+        Raises:
+            SettingsError: If the model or the optimizer cannot be attached, before any other peer is waited for.
+            StateError: If a checkpoint cannot hold one of the further objects.
         """
         if self._attachment is not None:
             raise PeerError(f"rank {self.rank} has a model attached already: a peer has one replica")
         if self._closed:
             raise PeerError(f"rank {self.rank} has ended: attach the model inside of the peer's with statement")
-        if not trains(optimizer, model):
-            self._reporter.warn("the optimizer holds none of the model's parameters: is it that of another model?")
         setup, preset, transport, cards = self._setup, self._preset, self._transport, self._cards
         self._attachment = Attachment(
             setup, preset, transport, cards, model, optimizer, also or {}, self._reporter, self._set_step
@@ -237,6 +239,7 @@ class Peer:
     def _agree(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
         steps = self._attached().steps
         self._reporter.report(state="mixing")
+        self._attached().bindings.check()
         with self._stop.at_once():
             reached = steps.consensus(tolerance, timeout, on_agreed)
         self._reporter.note(event="consensus", disagreement=reached)
@@ -251,6 +254,7 @@ class Peer:
         values back.
         """
         attachment = self._attached()
+        attachment.bindings.check()
         return evaluate_both(
             function,
             attachment.replica,

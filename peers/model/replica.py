@@ -20,6 +20,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from gossip.errors import SettingsError
 from gossip.values.blocks import BFLOAT16, Values
 from gossip.values.layout import SHARD_BYTES, Layout, Part
+from peers.device import check_device
 from peers.model.fineness import shard_limit
 from peers.state.storable import copy_to_cpu
 
@@ -66,6 +67,7 @@ class Replica:
                 "on one device: move it with model.to(peer.device) before attach"
             )
         (self.device,) = devices
+        check_device(self.device, f"model: it is on {self.device}")
         self._flats = [_flattened(tensors, self.device) for tensors in _by_kind(mixed)]
         self._hosts = [_twin(flat) for flat in self._flats]
         cuda = self.device.type == "cuda"
@@ -189,7 +191,8 @@ def _check(name: str, tensor: torch.Tensor) -> None:
         raise SettingsError(f"{name} is {kind}; only plain dense tensors of real numbers can be mixed")
     if type(tensor.data) is not torch.Tensor:
         raise SettingsError(
-            f"{name} is a {type(tensor.data).__name__}, a part of a sharded model; a peer needs a whole replica"
+            f"{name} is a {type(tensor.data).__name__}, a part of a sharded model; a peer needs a whole "
+            "replica: attach the model before it is sharded"
         )
 
 

@@ -22,10 +22,8 @@ def why_not_logged(values: Mapping[str, Any]) -> str | None:
     for name, value in values.items():
         if isinstance(value, torch.Tensor):
             if value.numel() != 1 or value.is_complex() or value.is_meta:
-                return (
-                    f"{name} is a tensor of {value.dtype} with the shape {tuple(value.shape)}: log one real number, such "
-                    "as its mean"
-                )
+                shape = tuple(value.shape)
+                return f"{name} is a tensor of {value.dtype} with the shape {shape}: log one real number, or its mean"
         elif value is not None and not isinstance(value, str | int) and as_number(value) is None:
             return f"{name} is a {type(value).__name__}: log a number, or text"
     return None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from swarms import swarm
+from swarms import LONGEST, swarm
 from test_gradient_averaging import RATE, SIZE, STEPS, Point, problem
 from torch import nn
 
@@ -17,8 +18,8 @@ from gossip.errors import SettingsError
 from peers import Peer
 
 
-def closure_of(peer: Peer, model: Point, optimizer: torch.optim.Optimizer) -> Callable[[], torch.Tensor]:
-    a, b = problem(peer.rank)
+def closure_of(peer: Peer | int, model: Point, optimizer: torch.optim.Optimizer) -> Callable[[], torch.Tensor]:
+    a, b = problem(peer if isinstance(peer, int) else peer.rank)
 
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
@@ -72,16 +73,28 @@ def test_the_centre_of_a_parameter_server_gets_the_moves_of_closures_and_of_lbfg
     def body(peer: Peer) -> Any:
         make = torch.optim.SGD if peer.rank else torch.optim.LBFGS
         model, optimizer = attached(peer, lambda ones: make(ones, lr=0.01))
-        start = float(closure_of(peer, model, optimizer)().detach())
-        for _ in range(5):
-            optimizer.step(closure_of(peer, model, optimizer))
-        assert float(closure_of(peer, model, optimizer)().detach()) < start
-        peer.consensus()
+        start = model.at.detach().clone()
+        turn.wait(LONGEST)
+        for rank in (0, 1):
+            if rank == peer.rank:
+                optimizer.step(closure_of(peer, model, optimizer))
+            turn.wait(LONGEST)
+        assert not torch.equal(model.at.detach(), start)
+        assert peer.consensus(timeout=LONGEST) == 0.0
         return model.at.detach().numpy().copy()
 
+    turn = threading.Barrier(2)
     first, second = swarm(2, body, presets.preset("loopback"), algorithm="parameter-server")
     assert np.array_equal(first, second)
-    assert np.abs(first).max() > 0.01
+    expected = Point(np.zeros(SIZE))
+    moves = np.zeros(SIZE)
+    for rank, make in enumerate((torch.optim.LBFGS, torch.optim.SGD)):  # both from the same values
+        with torch.no_grad():
+            expected.at.zero_()
+        optimizer = make(expected.parameters(), lr=0.01)
+        optimizer.step(closure_of(rank, expected, optimizer))
+        moves += expected.at.detach().numpy()
+    np.testing.assert_allclose(first, moves, rtol=1e-11)
 
 
 ALGORITHMS = [
