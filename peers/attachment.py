@@ -20,6 +20,7 @@ from peers.session.cards import Card
 from peers.session.session import Session
 from peers.setup import Setup
 from peers.steps.hooks import StepHooks
+from peers.steps.next_pass import NextPass
 from peers.steps.steps import Steps
 from peers.steps.steps_choice import choose_steps
 
@@ -72,6 +73,8 @@ class Attachment:
             raise
         #: Sees to it that the model's values stay where they are exchanged from.
         self.bindings = Bindings(model, optimizer, self.replica, reporter.warn)
+        #: Knows when the script is through with a step.
+        self.next_pass = NextPass(model)
         try:
             self._restored = self._resume() if setup.resume else None
             turns, self._step = (None, 0) if self._restored is None else (self._restored.turns, self._restored.step)
@@ -125,6 +128,7 @@ class Attachment:
         )
 
         def before_move() -> None:
+            self.next_pass.now()
             self.bindings.check()
             steps.begin()
 
@@ -144,6 +148,9 @@ class Attachment:
         """
         if self._hooks is not None:
             self._hooks.remove()
+        self.next_pass.cancel()
+        if finished:
+            self.saving.finish(last=True)
         if finished and self._steps is not None:
             self.session.last(self._steps.close)
         self.session.close(timeout)

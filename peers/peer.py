@@ -174,7 +174,20 @@ class Peer:
         self._reporter.step_finished(weight=self.weight, **took)
         attachment.saving.step_is_over(self.step)
         if not self._loops.any_running:
-            self._settle()
+            self._settle_later()
+
+    def _settle_later(self) -> None:
+        """Save and stop if that is due, once the script is through with the step that the optimizer has just made."""
+        attachment = self._attached()
+        saving, asked = attachment.saving, self._stop.asked
+        if asked:
+            saving.last_is_due(self.step)
+        if saving.begin_if_due(attachment.session.status(), self._loops.begun) or asked:
+            attachment.next_pass.expect(self._settle_now)
+
+    def _settle_now(self) -> None:
+        self._attached().saving.finish(last=self._stop.asked)
+        self._stop.now()
 
     def _settle(self, stepped: bool = True) -> None:
         """Save and stop if that is due: between two steps, where neither tears anything apart.
@@ -205,6 +218,7 @@ class Peer:
             loader: options of `torch.utils.data.DataLoader`: ``num_workers``, ``pin_memory``, ``collate_fn`` and so on.
         """
         attachment = self._attached()
+        attachment.next_pass.now()
         options = {"drop_last": drop_last, **loader}
         bulletin, saving = attachment.session.bulletin, attachment.saving
         loop = self._loops.begin(dataset, batch_size, epochs, bulletin, saving, **options)
@@ -234,12 +248,14 @@ class Peer:
         The disagreement is how far a neighbour's values lie from this peer's, relative to their length, at worst over
         shards and recent rounds. All peers are to call it; each waits for the others, up to the timeout.
         """
+        self._attached().next_pass.now()
         return self._agree(tolerance, timeout)
 
     def _agree(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
-        steps = self._attached().steps
+        attachment = self._attached()
+        steps = attachment.steps
         self._reporter.report(state="mixing")
-        self._attached().bindings.check()
+        attachment.bindings.check()
         with self._stop.at_once():
             reached = steps.consensus(tolerance, timeout, on_agreed)
         self._reporter.note(event="consensus", disagreement=reached)
@@ -254,6 +270,8 @@ class Peer:
         values back.
         """
         attachment = self._attached()
+        if self._stop.asked:
+            attachment.next_pass.now()
         attachment.bindings.check()
         return evaluate_both(
             function,
@@ -270,7 +288,7 @@ class Peer:
         What is not finite, such as the loss of training that diverged, becomes null in the line.
         """
         if (problem := why_not_logged(values)) is not None:
-            raise PeerError(problem)
+            raise PeerError(f"peer.log cannot write these values into the line of the step: {problem}")
         self._reporter.log(values)
 
     # The end

@@ -71,8 +71,8 @@ class Buffers:
         """Move loaded buffers into their memory: ``load_state_dict`` of an optimizer makes new tensors."""
         if self._held != (held := self._count()):
             raise SettingsError(
-                f"the optimizer had {self._held} parameters when it was attached and has {held} now: the momentum of "
-                "new ones would not be mixed; call add_param_group before attach, or use momentum=own"
+                f"{held} parameters are in the optimizer now, and {self._held} were when it was attached: the momentum "
+                "of new ones would not be mixed; call add_param_group before attach, or use momentum=own"
             )
         for parameter, tensor in self._tensors.items():
             state = self._optimizer.state[parameter]

@@ -69,8 +69,8 @@ def check_trained(
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     if not any(id(parameter) in held for parameter in model.parameters()):
         raise SettingsError(
-            "optimizer: it holds none of the model's parameters, so its steps would train something else: make it from "
-            "model.parameters(), after the last change of the model"
+            f"optimizer: this {type(optimizer).__name__} holds none of the model's parameters, so its steps would "
+            "train something else: make it from model.parameters(), after the last change of the model"
         )
     left = [name for name, one in model.named_parameters() if one.requires_grad and id(one) not in held]
     if left:

@@ -52,7 +52,7 @@ class Bindings:
         self._held = self._count()
 
     def check(self) -> None:
-        """Bring values that were put elsewhere back to their places; raise a `SettingsError` where that cannot be."""
+        """Bring values that were put elsewhere back to their places; raise a `SettingsError` if they do not fit."""
         for slot in self._slots:
             found = slot.owner.get(slot.key)
             if found is not slot.tensor or found.data_ptr() != slot.address:

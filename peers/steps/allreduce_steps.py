@@ -13,6 +13,8 @@ from peers.steps.collective_steps import CollectiveSteps
 
 __all__ = ["AllReduceSteps"]
 
+_NAME = "allreduce"
+
 
 class AllReduceSteps(CollectiveSteps):
     """The steps of a replica that stays equal to all others."""
@@ -61,8 +63,8 @@ class AllReduceSteps(CollectiveSteps):
         """Average the gradients, before the optimizer moves the values."""
         if self._averaged:
             raise SettingsError(
-                f"the optimizer called its closure a second time in step {self._step + 1}, but allreduce averages "
-                "gradients once per step: use an optimizer that needs them once, or another algorithm"
+                f"algorithm={_NAME}: the optimizer called its closure a second time in step {self._step + 1}, but "
+                "gradients are averaged once per step: use an optimizer that needs them once, or another algorithm"
             )
         began = time.monotonic()
         self._averaged = True
@@ -80,8 +82,8 @@ class AllReduceSteps(CollectiveSteps):
         """Count the step; the move stays as the optimizer made it."""
         if not self._averaged:
             raise SettingsError(
-                f"the optimizer moved in step {self._step + 1} without a call of its closure, so allreduce averaged no "
-                "gradients: compute them before, and call optimizer.step() without a closure"
+                f"algorithm={_NAME}: the optimizer moved in step {self._step + 1} without a call of its closure, so no "
+                "gradients were averaged: compute them before, and call optimizer.step() without a closure"
             )
         self._step += 1
 

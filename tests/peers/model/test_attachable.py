@@ -113,7 +113,7 @@ def test_what_is_no_optimizer_or_one_of_other_values_is_refused_by_name() -> Non
     said = refused(model, zero(model.parameters(), lr=0.1))
     assert "a torch.distributed.optim.ZeroRedundancyOptimizer exchanges values with other processes itself" in said
     said = refused(model, sgd(other))
-    assert said.startswith("optimizer: it holds none of the model's parameters")
+    assert said.startswith("optimizer: this SGD holds none of the model's parameters")
     assert "make it from model.parameters()" in said
 
 

@@ -122,7 +122,9 @@ def test_a_group_that_is_added_late_is_refused_where_momentum_is_mixed(momentum:
         peer.attach(model, optimizer)
         optimizer.step()
         optimizer.add_param_group({"params": [model.bias]})
-        with pytest.raises(SettingsError, match="had 1 parameters when it was attached and has 2 now"):
+        with pytest.raises(
+            SettingsError, match="2 parameters are in the optimizer now, and 1 were when it was attached"
+        ):
             optimizer.step()
 
     swarm(1, body, algorithm=f"sgp:momentum={momentum}")

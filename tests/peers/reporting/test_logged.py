@@ -40,7 +40,9 @@ def test_every_name_of_a_line_is_taken_and_no_other_is(tmp_path: Path) -> None:
 
     def body(peer: Peer) -> None:
         for name in RESERVED:
-            with pytest.raises(PeerError, match=f"^{name}: the peer itself logs a value of this name: choose another"):
+            with pytest.raises(
+                PeerError, match=f"of the step: {name}: the peer itself logs a value of this name: choose another"
+            ):
                 peer.log(**{name: 5, "loss": 0.1})
 
     swarm(1, body)
