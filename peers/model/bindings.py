@@ -8,6 +8,7 @@ parameter that is trained from now on.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -45,6 +46,10 @@ class Bindings:
         """Note where everything is, right after the replica was made of the model."""
         self._model, self._optimizer, self._warn = model, optimizer, warn
         self._slots = [slot for slot in _slots(model) if replica.place(slot.tensor) is not None]
+        self._owners = [slot.owner for slot in self._slots]
+        self._keys = [slot.key for slot in self._slots]
+        self._tensors = [slot.tensor for slot in self._slots]
+        self._addresses = _addresses(self._tensors)
         mixed = {id(slot.tensor) for slot in self._slots}
         self._frozen = [
             (name, one) for name, one in model.named_parameters() if id(one) not in mixed and not one.requires_grad
@@ -53,10 +58,13 @@ class Bindings:
 
     def check(self) -> None:
         """Bring values that were put elsewhere back to their places; raise a `SettingsError` if they do not fit."""
-        for slot in self._slots:
-            found = slot.owner.get(slot.key)
-            if found is not slot.tensor or found.data_ptr() != slot.address:
-                _bring_back(slot, found)
+        # Almost always all is in place, and this is done twice in each step: hence the loops that Python runs fastest.
+        present = map(dict.get, self._owners, self._keys)
+        if any(map(operator.is_not, present, self._tensors)) or self._addresses != _addresses(self._tensors):
+            for slot in self._slots:
+                found = slot.owner.get(slot.key)
+                if found is not slot.tensor or found.data_ptr() != slot.address:
+                    _bring_back(slot, found)
         for name, parameter in self._frozen:
             if parameter.requires_grad:
                 raise SettingsError(
@@ -70,6 +78,10 @@ class Bindings:
 
     def _count(self) -> int:
         return sum(len(group["params"]) for group in self._optimizer.param_groups)
+
+
+def _addresses(tensors: list[torch.Tensor]) -> list[int]:
+    return list(map(torch.Tensor.data_ptr, tensors))
 
 
 def _slots(model: torch.nn.Module) -> Iterator[_Slot]:
