@@ -12,11 +12,15 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.checkpoints.saving import Restored, Saving, Stateful
 from peers.methods.choosing import fit
+from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
+from peers.model.bindings import Bindings
+from peers.model.held import Held
 from peers.reporting.reporter import Reporter
 from peers.session.cards import Card
 from peers.session.session import Session
 from peers.setup import Setup
 from peers.steps.hooks import StepHooks
+from peers.steps.next_pass import NextPass
 from peers.steps.steps import Steps
 from peers.steps.steps_choice import choose_steps
 
@@ -48,16 +52,29 @@ class Attachment:
             transport: bound, connected to nobody.
             cards: where everybody is, by rank.
             model: any module.
-            optimizer: over the model's parameters.
+            optimizer: over the model's parameters, maybe in wrappers.
             also: further objects that belong into checkpoints, by name.
             reporter: of the peer.
             set_step: is called with the number of steps that a state has which the replica takes over.
         """
+        policy = policies.parse(setup.algorithm)
+        check_model(model)
+        optimizer = plain_optimizer(optimizer)
+        check_trained(model, optimizer, reporter.warn, averages=policy.collective == "reduction")
+        check_stateful(also)
         self._model, self._optimizer, self._also = model, optimizer, dict(also)
         self._rank, self._reporter, self._set_step = setup.rank, reporter, set_step
-        policy = policies.parse(setup.algorithm)
-        self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
-        self.saving = Saving(setup, model, optimizer, self._method, self._also, reporter.directory, reporter.warn)
+        self._held = Held(setup.rank, model, optimizer)
+        try:
+            self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
+            self.saving = Saving(setup, model, optimizer, self._method, self._also, reporter.directory, reporter.warn)
+        except BaseException:
+            self._held.release()
+            raise
+        #: Sees to it that the model's values stay where they are exchanged from.
+        self.bindings = Bindings(model, optimizer, self.replica, reporter.warn)
+        #: Knows when the script is through with a step.
+        self.next_pass = NextPass(model)
         try:
             self._restored = self._resume() if setup.resume else None
             turns, self._step = (None, 0) if self._restored is None else (self._restored.turns, self._restored.step)
@@ -66,6 +83,7 @@ class Attachment:
             )
         except BaseException:
             self.saving.close()
+            self._held.release()
             raise
         self._steps: Steps | None = None
         self._hooks: StepHooks | None = None
@@ -109,11 +127,17 @@ class Attachment:
             warn=self._reporter.warn,
         )
 
+        def before_move() -> None:
+            self.next_pass.now()
+            self.bindings.check()
+            steps.begin()
+
         def after_move() -> None:
+            self.bindings.check()  # an optimizer may set new values too, rather than change them
             steps.end()
             after_step()
 
-        self._hooks = StepHooks(self._optimizer, steps.begin, after_move)
+        self._hooks = StepHooks(self._optimizer, before_move, steps.evaluated, after_move)
 
     def close(self, timeout: float, *, finished: bool) -> None:
         """Leave the swarm, and wait until the last checkpoint is on the disk.
@@ -124,7 +148,11 @@ class Attachment:
         """
         if self._hooks is not None:
             self._hooks.remove()
+        self.next_pass.cancel()
+        if finished:
+            self.saving.finish(last=True)
         if finished and self._steps is not None:
             self.session.last(self._steps.close)
         self.session.close(timeout)
         self.saving.close()
+        self._held.release()

@@ -17,10 +17,10 @@ from peers.data.loops import DataLoops
 from peers.data.sampler import PeerSampler
 from peers.device import device_of
 from peers.evaluation import Evaluation, evaluate_both
-from peers.model.trained import trains
+from peers.reporting.logged import why_not_logged
 from peers.reporting.metrics import Figures, Metrics
 from peers.reporting.records import Records
-from peers.reporting.reporter import RESERVED, Reporter
+from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
 from peers.session.cards import Card, Channel
 from peers.session.injection import Boundary
@@ -132,15 +132,18 @@ class Peer:
 
         Args:
             model: any module, on one device. Its parameters stay the same objects, their memory moves.
-            optimizer: any optimizer over its parameters.
+            optimizer: any optimizer over its parameters. If it wraps another one, as accelerate's do, that one's steps
+                count.
             also: further objects that belong into checkpoints, by name, such as learning rate schedulers.
+
+        Raises:
+            SettingsError: If the model or the optimizer cannot be attached, before any other peer is waited for.
+            StateError: If a checkpoint cannot hold one of the further objects.
         """
         if self._attachment is not None:
             raise PeerError(f"rank {self.rank} has a model attached already: a peer has one replica")
         if self._closed:
             raise PeerError(f"rank {self.rank} has ended: attach the model inside of the peer's with statement")
-        if not trains(optimizer, model):
-            self._reporter.warn("the optimizer holds none of the model's parameters: is it that of another model?")
         setup, preset, transport, cards = self._setup, self._preset, self._transport, self._cards
         self._attachment = Attachment(
             setup, preset, transport, cards, model, optimizer, also or {}, self._reporter, self._set_step
@@ -171,7 +174,20 @@ class Peer:
         self._reporter.step_finished(weight=self.weight, **took)
         attachment.saving.step_is_over(self.step)
         if not self._loops.any_running:
-            self._settle()
+            self._settle_later()
+
+    def _settle_later(self) -> None:
+        """Save and stop if that is due, once the script is through with the step that the optimizer has just made."""
+        attachment = self._attached()
+        saving, asked = attachment.saving, self._stop.asked
+        if asked:
+            saving.last_is_due(self.step)
+        if saving.begin_if_due(attachment.session.status(), self._loops.begun) or asked:
+            attachment.next_pass.expect(self._settle_now)
+
+    def _settle_now(self) -> None:
+        self._attached().saving.finish(last=self._stop.asked)
+        self._stop.now()
 
     def _settle(self, stepped: bool = True) -> None:
         """Save and stop if that is due: between two steps, where neither tears anything apart.
@@ -202,6 +218,7 @@ class Peer:
             loader: options of `torch.utils.data.DataLoader`: ``num_workers``, ``pin_memory``, ``collate_fn`` and so on.
         """
         attachment = self._attached()
+        attachment.next_pass.now()
         options = {"drop_last": drop_last, **loader}
         bulletin, saving = attachment.session.bulletin, attachment.saving
         loop = self._loops.begin(dataset, batch_size, epochs, bulletin, saving, **options)
@@ -231,11 +248,14 @@ class Peer:
         The disagreement is how far a neighbour's values lie from this peer's, relative to their length, at worst over
         shards and recent rounds. All peers are to call it; each waits for the others, up to the timeout.
         """
+        self._attached().next_pass.now()
         return self._agree(tolerance, timeout)
 
     def _agree(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
-        steps = self._attached().steps
+        attachment = self._attached()
+        steps = attachment.steps
         self._reporter.report(state="mixing")
+        attachment.bindings.check()
         with self._stop.at_once():
             reached = steps.consensus(tolerance, timeout, on_agreed)
         self._reporter.note(event="consensus", disagreement=reached)
@@ -250,6 +270,9 @@ class Peer:
         values back.
         """
         attachment = self._attached()
+        if self._stop.asked:
+            attachment.next_pass.now()
+        attachment.bindings.check()
         return evaluate_both(
             function,
             attachment.replica,
@@ -259,10 +282,13 @@ class Peer:
 
     # Reports
 
-    def log(self, **values: Any) -> None:
-        """Note values, such as the loss, for this step's line in the metrics."""
-        if taken := sorted(RESERVED & values.keys()):
-            raise PeerError(f"{', '.join(taken)}: the peer itself logs a value of this name: choose another name")
+    def log(self, /, **values: Any) -> None:
+        """Note values, such as the loss, for this step's line in the metrics: numbers, tensors of one number, text.
+
+        What is not finite, such as the loss of training that diverged, becomes null in the line.
+        """
+        if (problem := why_not_logged(values)) is not None:
+            raise PeerError(f"peer.log cannot write these values into the line of the step: {problem}")
         self._reporter.log(values)
 
     # The end

@@ -20,6 +20,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from gossip.errors import SettingsError
 from gossip.values.blocks import BFLOAT16, Values
 from gossip.values.layout import SHARD_BYTES, Layout, Part
+from peers.device import check_device
 from peers.model.fineness import shard_limit
 from peers.state.storable import copy_to_cpu
 
@@ -56,6 +57,8 @@ class Replica:
             raise SettingsError(
                 f"model: no parameter of {type(model).__name__} requires a gradient, so none is trained"
             )
+        #: The buffers of the model that are mixed.
+        self.buffers = [tensor for _, tensor in mixed if not isinstance(tensor, torch.nn.Parameter)]
         mixed += (also or {}).items()
         devices = {tensor.device for _, tensor in mixed}
         if len(devices) > 1:
@@ -64,6 +67,7 @@ class Replica:
                 "on one device: move it with model.to(peer.device) before attach"
             )
         (self.device,) = devices
+        check_device(self.device, f"model: it is on {self.device}")
         self._flats = [_flattened(tensors, self.device) for tensors in _by_kind(mixed)]
         self._hosts = [_twin(flat) for flat in self._flats]
         cuda = self.device.type == "cuda"
@@ -187,7 +191,8 @@ def _check(name: str, tensor: torch.Tensor) -> None:
         raise SettingsError(f"{name} is {kind}; only plain dense tensors of real numbers can be mixed")
     if type(tensor.data) is not torch.Tensor:
         raise SettingsError(
-            f"{name} is a {type(tensor.data).__name__}, a part of a sharded model; a peer needs a whole replica"
+            f"{name} is a {type(tensor.data).__name__}, a part of a sharded model; a peer needs a whole "
+            "replica: attach the model before it is sharded"
         )
 
 

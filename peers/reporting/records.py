@@ -55,7 +55,7 @@ class Records:
                 self._events = _opened(self.directory / "events.jsonl", append)
                 self._tensorboard = TensorBoard(self.directory / "tensorboard") if tensorboard else None
 
-    def step(self, **values: Any) -> None:
+    def step(self, /, **values: Any) -> None:
         """Write the line of a step."""
         if self._metrics is not None:
             with self._guard():

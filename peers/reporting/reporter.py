@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from peers.reporting.logged import as_number
 from peers.reporting.metrics import Figures
 from peers.reporting.records import Records
 from peers.reporting.summary import gossip_summary
@@ -18,11 +19,9 @@ from peers.session.session import Session
 from peers.setup import Setup
 from peers.table.pulse import Pulse
 
-__all__ = ["RESERVED", "Reporter"]
+__all__ = ["Reporter"]
 
 _log = logging.getLogger("gossip")
-#: The names that every line of the metrics holds.
-RESERVED = frozenset(["bytes_received", "bytes_sent", "seconds", "step", "wait_seconds", "weight"])
 #: Seconds between two reports to the launcher.
 _REPORT_EVERY = 0.25
 
@@ -89,13 +88,13 @@ class Reporter:
             return {"step": step, "samples": samples, "state": values.get("state")}
         if self._pulse is None:
             self._pulse = Pulse(session.rows, time.monotonic())
-        loss = self._logged.get("loss")
+        loss = as_number(self._logged.get("loss"))
         row = self._pulse.beat(
             time.monotonic(),
             session.status().me.incarnation,
             totals={"samples": samples, "bytes": session.driver.bytes_sent, "waited": waited},
             step=step,
-            loss=None if loss is None or not math.isfinite(loss) else float(loss),
+            loss=None if loss is None or not math.isfinite(loss) else loss,
             weight=session.weight,
             neighbours=len(session.status().members) - 1,
             state=values.get("state"),
@@ -104,7 +103,7 @@ class Reporter:
         )
         session.bulletin.publish()
         # The others keep the last loss that was finite; the launcher shows NaN as what it is.
-        return row if loss is None else {**row, "loss": float(loss)}
+        return row if loss is None else {**row, "loss": loss}
 
     def _sends(self, session: Session) -> str | None:
         """Return how parcels go out, if a codec was asked for: also for `auto`, if it chose to do nothing."""
