@@ -12,6 +12,7 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.checkpoints.saving import Restored, Saving, Stateful
 from peers.methods.choosing import fit
+from peers.model.frozen import Frozen
 from peers.reporting.reporter import Reporter
 from peers.session.cards import Card
 from peers.session.session import Session
@@ -57,6 +58,7 @@ class Attachment:
         self._rank, self._reporter, self._set_step = setup.rank, reporter, set_step
         policy = policies.parse(setup.algorithm)
         self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
+        self._frozen = Frozen(model)
         self.saving = Saving(setup, model, optimizer, self._method, self._also, reporter.directory, reporter.warn)
         try:
             self._restored = self._resume() if setup.resume else None
@@ -93,9 +95,7 @@ class Attachment:
         Args:
             after_step: is called after each step of the optimizer from then on, before the exchange.
         """
-        adopted = self.session.gather(self._restored is not None, self.replica.encode_rest())
-        if adopted is not None:
-            self.replica.decode_rest(adopted)
+        self.session.gather(self._restored is not None)
         self.saving.restore_random()
         self._steps = steps = choose_steps(
             self.session,
@@ -109,11 +109,15 @@ class Attachment:
             warn=self._reporter.warn,
         )
 
+        def before_move() -> None:
+            self._frozen.check(self._optimizer)
+            steps.begin()
+
         def after_move() -> None:
             steps.end()
             after_step()
 
-        self._hooks = StepHooks(self._optimizer, steps.begin, after_move)
+        self._hooks = StepHooks(self._optimizer, before_move, after_move)
 
     def close(self, timeout: float, *, finished: bool) -> None:
         """Leave the swarm, and wait until the last checkpoint is on the disk.

@@ -160,7 +160,7 @@ class Reception:
             case Piece():
                 if self._handover.take(message):
                     self._life.stateless = False
-                    self._outlet.emit(events.Adopted(self._handover.annex))
+                    self._outlet.emit(events.Adopted())
             case Pull():
                 traffic.asked(message, now)
             case Proposal():

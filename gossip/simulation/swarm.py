@@ -127,7 +127,7 @@ class Swarm:
             values = (bits >> np.uint64(11)).astype(np.float64) / (1 << 52) - 1.0
             self.accounts.begin(self.start(rank, 0, values, roster, None))
             if self.scenario.watch is not None:
-                for event in (events.Watch(), events.Donate(b"")):
+                for event in (events.Watch(), events.Donate()):
                     self.at(0.0, partial(self.feed, rank, event))
         stack = np.stack([process.core.mass.values for process in self.processes.values()])
         self._mean = stack.mean(axis=0)
@@ -186,7 +186,7 @@ class Swarm:
         elif isinstance(effect, events.Adopted):
             process.adopts = False
             process.core.step = max(one.step for one in self._living())
-            self.feed(rank, events.Donate(effect.annex))
+            self.feed(rank, events.Donate())
             self.feed(rank, events.Resume())
 
     def feed(self, rank: int, event: Event) -> None:
