@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from gossip import policies
+from gossip.exchange.coding import gamma_notice
 from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.checkpoints.saving import Restored, Saving, Stateful
@@ -59,6 +60,8 @@ class Attachment:
         policy = policies.parse(setup.algorithm)
         self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
         self._frozen = Frozen(model)
+        if setup.rank == 0 and (notice := gamma_notice(setup.compress, policy)):
+            reporter.warn(notice)
         self.saving = Saving(setup, model, optimizer, self._method, self._also, reporter.directory, reporter.warn)
         try:
             self._restored = self._resume() if setup.resume else None

@@ -66,7 +66,7 @@ class Annex:
         self._theirs = {}
 
     def donate(self) -> None:
-        """Have the annex, from now on one's own."""
+        """Have the whole annex."""
         self._theirs = {}
 
     def read(self, piece: int, step: int) -> tuple[Values, bool]:

@@ -89,7 +89,7 @@ class Handover:
             self._wanted[newcomer, piece] = None
 
     def given(self, me: Address, step: int) -> list[Piece]:
-        """Take out what somebody wants and we have, after so many steps, to be called when the values are the core's.
+        """Take out what somebody wants and we have. For a step boundary, when the values are the core's.
 
         A shard that is not finite here is given to nobody; what there is nowhere is forgotten.
         """

@@ -253,6 +253,8 @@ class Swarm:
 
     def _audit(self, core: Core) -> None:
         error = self.accounts.error()
+        if not error <= TOLERANCE:
+            error = self.accounts.error_of_grown()
         self._worst = max(self._worst, error)
         if not error <= TOLERANCE:
             raise InvariantError(f"mass is not conserved: relative error {error:.3g}", core.history())
@@ -398,6 +400,7 @@ class Swarm:
             steps_per_peer={"min": min(steps), "median": float(np.median(steps)), "max": max(steps)},
             events=self._events,
             wall_seconds=wall,
+            alive=bool(self._living()),
             agreed=self.agreed(),
             trace=self._trace.hexdigest(),
             curve=self._curve,

@@ -21,7 +21,7 @@ from gossip.errors import SettingsError
 from gossip.values.blocks import BFLOAT16, Values
 from gossip.values.layout import SHARD_BYTES, Layout, Part
 from peers.model.fineness import shard_limit
-from peers.model.rest import Rest
+from peers.model.rest import RestBlocks
 
 __all__ = ["Replica"]
 
@@ -65,7 +65,7 @@ class Replica:
             )
         (self.device,) = devices
         #: The tensors that are not mixed.
-        self.rest = Rest(rest)
+        self.rest = RestBlocks(rest)
         _refuse_shared(mixed, rest)
         self._flats = [_flattened(tensors, self.device) for tensors in _by_kind(mixed)]
         self._hosts = [_twin(flat) for flat in self._flats]

@@ -19,7 +19,7 @@ from gossip.errors import SettingsError
 from gossip.values.blocks import Values
 from gossip.wire.limits import ANNEX_BYTES
 
-__all__ = ["Rest", "digest"]
+__all__ = ["RestBlocks", "digest"]
 
 #: Tensors are read as integers of the same size: copies keep every bit, of any dtype.
 _RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -36,7 +36,7 @@ class _Span(NamedTuple):
     at: int
 
 
-class Rest:
+class RestBlocks:
     """The blocks of one model's unmixed tensors."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -72,7 +72,7 @@ class Rest:
 
 def digest(tensor: torch.Tensor) -> bytes:
     """Return a hash of a tensor's elements, computed block by block."""
-    rest, found = Rest({"": tensor}), xxhash.xxh3_128()
+    rest, found = RestBlocks({"": tensor}), xxhash.xxh3_128()
     for block in range(len(rest.sizes)):
         found.update(rest.read(block).data)
     return found.digest()

@@ -8,7 +8,7 @@ import torch
 
 from gossip.errors import SettingsError
 from gossip.wire.limits import ANNEX_BYTES
-from peers.model.rest import Rest, digest
+from peers.model.rest import RestBlocks, digest
 
 
 def tensors(seed: int) -> dict[str, torch.Tensor]:
@@ -41,7 +41,7 @@ def bits(tensor: torch.Tensor) -> bytes:
 
 def test_what_one_reads_the_other_writes_bit_for_bit() -> None:
     one, other = tensors(1), tensors(2)
-    source, target = Rest(one), Rest(other)
+    source, target = RestBlocks(one), RestBlocks(other)
     assert source.sizes == target.sizes
     assert max(source.sizes) <= ANNEX_BYTES
     for block in range(len(source.sizes)):
@@ -53,13 +53,13 @@ def test_what_one_reads_the_other_writes_bit_for_bit() -> None:
 def test_the_order_in_memory_does_not_matter() -> None:
     one = tensors(1)
     other = {name: tensor.contiguous() for name, tensor in one.items()}
-    for block in range(len(Rest(one).sizes)):
-        assert np.array_equal(Rest(one).read(block), Rest(other).read(block))
+    for block in range(len(RestBlocks(one).sizes)):
+        assert np.array_equal(RestBlocks(one).read(block), RestBlocks(other).read(block))
         assert digest(one["turned"]) == digest(other["turned"])
 
 
 def test_a_large_tensor_begins_a_block_and_small_ones_share_one() -> None:
-    rest = Rest(
+    rest = RestBlocks(
         {"a": torch.zeros(10), "b": torch.zeros(10), "large": torch.zeros(ANNEX_BYTES // 4 + 1), "c": torch.zeros(3)}
     )
     assert rest.sizes == [40 + 40, ANNEX_BYTES, 8 + 12]
@@ -67,5 +67,5 @@ def test_a_large_tensor_begins_a_block_and_small_ones_share_one() -> None:
 
 def test_what_cannot_be_written_is_refused_by_name() -> None:
     with pytest.raises(SettingsError, match="mask is expanded"):
-        Rest({"mask": torch.ones(1).expand(4)})
-    Rest({"row": torch.ones(4).expand(1, 4)})
+        RestBlocks({"mask": torch.ones(1).expand(4)})
+    RestBlocks({"row": torch.ones(4).expand(1, 4)})
