@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 import torch
 
 from gossip import policies
+from gossip.exchange.coding import gamma_notice
 from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.checkpoints.saving import Restored, Saving, Stateful
 from peers.methods.choosing import fit
 from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
 from peers.model.bindings import Bindings
+from peers.model.frozen import Frozen
 from peers.model.held import Held
 from peers.reporting.reporter import Reporter
 from peers.session.cards import Card
@@ -71,6 +73,9 @@ class Attachment:
         except BaseException:
             self._held.release()
             raise
+        if setup.rank == 0 and (notice := gamma_notice(setup.compress, policy)):
+            reporter.warn(notice)
+        self._frozen = Frozen(model)
         #: Sees to it that the model's values stay where they are exchanged from.
         self.bindings = Bindings(model, optimizer, self.replica, reporter.warn)
         #: Knows when the script is through with a step.
@@ -111,9 +116,7 @@ class Attachment:
         Args:
             after_step: is called after each step of the optimizer from then on, before the exchange.
         """
-        adopted = self.session.gather(self._restored is not None, self.replica.encode_rest())
-        if adopted is not None:
-            self.replica.decode_rest(adopted)
+        self.session.gather(self._restored is not None)
         self.saving.restore_random()
         self._steps = steps = choose_steps(
             self.session,
@@ -130,6 +133,7 @@ class Attachment:
         def before_move() -> None:
             self.next_pass.now()
             self.bindings.check()
+            self._frozen.check(self._optimizer)
             steps.begin()
 
         def after_move() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gossip.defaults import ALGORITHM
 from gossip.errors import SettingsError
 from gossip.faults import Cut, Incident, Pause, Straggler
 from gossip.faults.weather import Weather
@@ -24,7 +25,7 @@ class Scenario:
     steps: int
     #: In the form of the command line, NAME[:k=v,...].
     topology: str = "one-peer-exponential"
-    algorithm: str = "sgp"
+    algorithm: str = ALGORITHM
     seed: int = 0
     #: The number of values of each peer, and the number of shards that they form.
     size: int = 8

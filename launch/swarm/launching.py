@@ -12,7 +12,7 @@ from typing import Any
 import topologies
 from gossip import policies, presets
 from gossip.collective.making import check_settings
-from gossip.exchange.coding import check_codec
+from gossip.exchange.coding import check_codec, gamma_notice
 from gossip.faults import Faults, parse_faults, parse_stragglers
 from gossip.shares import check_share
 from launch.options.options import LaunchOptions
@@ -91,7 +91,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
         restarts=options.restart,
         spread=not all(seat.host.is_local for seat in seats),
         insecure=options.insecure,
-        warning=policy.notice(schedule),
+        warning=policy.notice(schedule) or gamma_notice(options.compress, policy),
     )
     return plan, faults
 

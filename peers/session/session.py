@@ -138,7 +138,7 @@ class Session:
 
     # The start
 
-    def gather(self, has_state: bool, annex: bytes) -> bytes | None:
+    def gather(self, has_state: bool) -> None:
         """Come together with the others and see to it that all have the same state.
 
         A peer with a state, from a checkpoint, gives it to those that have none; if nobody has one, the lowest rank's
@@ -146,20 +146,15 @@ class Session:
 
         Args:
             has_state: whether this peer's values are to be kept.
-            annex: what goes with this peer's values to others.
-
-        Returns:
-            The annex of the state that was adopted, or None if this peer's own was kept.
         """
         self._replica.lend()
         # Peers that are through already train and push; all the same everybody starts from the same weights.
         self.driver.rest(merge=False)
         self._rendezvous.enter(has_state)
         self.bulletin.add("status", self.rows)
-        adopted = self._start.gather(has_state, annex)
+        self._start.gather(has_state)
         self.driver.resume()
         self._replica.reclaim()
-        return adopted
 
     # Training
 

@@ -51,15 +51,11 @@ class Start:
         self._contacts = contacts
         self._warn = warn
 
-    def gather(self, has_state: bool, annex: bytes) -> bytes | None:
+    def gather(self, has_state: bool) -> None:
         """Come together with the others, adopt a state if need be, and give it to those who ask.
 
         Args:
             has_state: whether this peer's values are to be kept.
-            annex: what goes with this peer's values to others.
-
-        Returns:
-            The annex of the state that was adopted, or None if this peer's own was kept.
         """
         donors = self._newcomers_donors() if self._incarnation else self._founders_donors()
         if self._was_here_before() and has_state:
@@ -67,14 +63,14 @@ class Start:
                 "the swarm has gone on without this rank: its checkpoint is older, and the model comes from them"
             )
             has_state = False
-        adopted = None if has_state or not donors else self._adopt(donors)
-        self._driver.post(events.Donate(annex if adopted is None else adopted))
+        if donors and not has_state:
+            self._adopt(donors)
+        self._driver.post(events.Donate())
         self._rendezvous.reach("state", _TRAINS)
         if not self._incarnation:
             roll = self._rendezvous.roll
             self._rendezvous.wait(lambda: roll.ranks("state") >= self._rendezvous.here(), self._timeout)
         self._rendezvous.spread()
-        return adopted
 
     def _was_here_before(self) -> bool:
         """Whether the others have seen this rank train: it was started again by the same command."""
@@ -113,12 +109,12 @@ class Start:
         heard.check()
         return [rank for rank in heard.members_found or () if rank != self._rank]
 
-    def _adopt(self, donors: list[int]) -> bytes:
-        """Take the state over from the donors; return what came with it."""
+    def _adopt(self, donors: list[int]) -> None:
+        """Take the state over from the donors."""
         heard = self._listener
         self._driver.post(events.Adopt(donors))
         # A large model takes its time; what counts is that pieces keep coming.
-        while heard.annex is None:
+        while not heard.adopted:
             if not self._rendezvous.wait(self._progress(), self._timeout):
                 raise StartError(
                     f"rank {self._rank}: no state came from ranks {donors} within {self._timeout:g} s. "
@@ -127,9 +123,8 @@ class Start:
                 )
         # From now on this peer exchanges when the others do, as far as turns tell.
         self._driver.advance(self._policy.step_of(round(max(heard.turns) / self._share)))
-        return heard.annex
 
     def _progress(self) -> Callable[[], bool]:
         """Return a function that says whether a piece of the state has come since."""
         lacking = self._driver.status().lacking
-        return lambda: self._listener.annex is not None or self._driver.status().lacking != lacking
+        return lambda: self._listener.adopted or self._driver.status().lacking != lacking
