@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from gossip.errors import SettingsError
 from peers.data.dataset_checks import counted
 from peers.data.progress import WINDOW, Progress, ProgressError
 from peers.data.sampler import shuffled
@@ -167,8 +166,8 @@ class Batches:
         while True:
             if place is None:
                 if len(self._dataset) != self._n:
-                    raise SettingsError(
-                        f"dataset had {self._n} samples when the loop over the batches began, and has "
+                    raise ProgressError(
+                        f"the data set had {self._n} samples when the loop over the batches began, and has "
                         f"{len(self._dataset)} now: the swarm shares out what there was. Begin a new loop to change it"
                     )
                 claim = self.progress.next_chunk(self._rank, self._ranks())

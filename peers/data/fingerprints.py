@@ -7,7 +7,8 @@ hosts that normalize the same samples may round differently.
 
 A data set's own ``__getitem__`` is never called. It may be slow, it may be random (augmentation), and it may open files
 that must be opened in the workers of a loader and nowhere else. So a sketch looks only at what lies in memory as plain
-values: lists, arrays, tensors, and the indices of a `Subset`. Of any other data set nothing but the length is known.
+values, or in a file of such: lists, arrays, tensors, the indices of a `Subset`, the table of a Hugging Face data set.
+Of any other data set nothing but the length is known.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ __all__ = ["rows_hash", "sketch_of", "tensors_in"]
 _ROW, _TENSOR = 1024, 1 << 18
 #: The most samples that a sketch looks at, and values of each.
 _SAMPLES, _VALUES = 64, 256
+#: The most rows of a file that a sketch looks at.
+_ROWS = 8
 #: Values within values, such as a label in a tuple in a list, are looked at down to this depth.
 _DEPTH = 4
 _MASK = (1 << 64) - 1
@@ -81,6 +84,8 @@ def sketch_of(dataset: Any) -> float | None:
         return _together([_sequence(tensor) for tensor in dataset.tensors])
     if isinstance(dataset, ConcatDataset):
         return _together([sketch_of(part) for part in dataset.datasets])
+    if hasattr(dataset, "with_format") and hasattr(dataset, "num_rows"):
+        return _stored(dataset)
     return _sequence(dataset)
 
 
@@ -92,6 +97,16 @@ def _sequence(values: Any) -> float | None:
         return 0.0
     chosen = np.unique(np.linspace(0, len(values) - 1, _SAMPLES).astype(np.int64)).tolist()
     return _sketch(np.concatenate([_numbers(values[index]) for index in chosen]))
+
+
+def _stored(dataset: Any) -> float | None:
+    """Return the sketch of a data set of Hugging Face's: of rows as they lie in its file, before any transform."""
+    chosen = np.unique(np.linspace(0, dataset.num_rows - 1, _ROWS).astype(np.int64)).tolist()
+    try:
+        rows = dataset.with_format("arrow")[chosen].to_pylist()
+    except Exception:  # noqa: BLE001 - another library's, in any version: without a sketch only the length is compared
+        return None
+    return _sketch(np.concatenate([_numbers(row) for row in rows]))
 
 
 def _sketch(numbers: Numbers) -> float:

@@ -41,6 +41,8 @@ class Inputs:
         self._calls: set[int] = set()
         #: Whether a call could not be seen.
         self._unseen = False
+        #: Takes in what the model is called with.
+        self.see: Callable[[Any], None] = self._see
 
     @property
     def through(self) -> bool:
@@ -76,7 +78,7 @@ class Inputs:
             self._handle.remove()
         _watched.pop(self._model, None)
 
-    def see(self, arguments: Any) -> None:
+    def _see(self, arguments: Any) -> None:
         """Take in what the model is called with."""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():  # no value can be read now
             self._unseen = True
@@ -91,10 +93,11 @@ class Inputs:
 
     def _begin(self) -> None:
         _watched[self._model] = self
-        # The hook's own frame would be compiled where `torch.compile` calls the model. There it would see nothing.
+        # Where `torch.compile` calls the model, the hook would be compiled as well, and would see nothing.
         skip = getattr(sys.modules.get("torch._dynamo.eval_frame"), "skip_code", None)
         if skip is not None:
             skip(_look.__code__)
+            self.see = torch.compiler.disable(self._see)  # type: ignore[no-untyped-call]
         self._handle = self._model.register_forward_pre_hook(_look, with_kwargs=True)
 
 
@@ -109,7 +112,4 @@ def _look(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     found = _watched.get(module)
     if found is None or not torch.is_grad_enabled():
         return
-    see: Callable[[Any], None] = found.see
-    if "torch._dynamo" in sys.modules:
-        see = torch.compiler.disable(see)  # type: ignore[no-untyped-call]
-    see((args, kwargs))
+    found.see((args, kwargs))

@@ -24,7 +24,7 @@ class LoopError(GossipError, RuntimeError):
     """A loop over data cannot go on."""
 
 
-class Topic(Protocol):
+class BoardTopic(Protocol):
     """Something that grows by merging; see `peers.session.bulletin.Topic`."""
 
     def encode(self) -> bytes:
@@ -37,7 +37,7 @@ class Topic(Protocol):
 class NewsBoard(Protocol):
     """Where peers publish how far they are; see `peers.session.bulletin.Bulletin`."""
 
-    def add(self, name: str, topic: Topic) -> None:
+    def add(self, name: str, topic: BoardTopic) -> None:
         """Take part in a topic."""
 
     def remove(self, name: str) -> None:
