@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 
 import msgpack
 import numpy as np
@@ -124,3 +125,33 @@ def test_parts_of_a_data_set_differ_and_equal_ones_do_not(kind: str) -> None:
 def test_odd_data_sets_have_a_sketch_or_none(empty: object) -> None:
     assert isinstance(sketch_of(empty), float)
     assert sketch_of(object()) is None
+
+
+class Stored:
+    """As much of a Hugging Face data set as a sketch looks at: rows come only as they are stored."""
+
+    def __init__(self, rows: range, form: str = "") -> None:
+        self.rows, self.form, self.num_rows = rows, form, len(rows)
+
+    def with_format(self, form: str) -> Stored:
+        return Stored(self.rows, form)
+
+    def __getitem__(self, chosen: list[int]) -> Table:
+        assert self.form == "arrow", "or a transform is made, which may be random"
+        return Table([{"text": f"text {self.rows[index]}", "label": 1} for index in chosen])
+
+
+@dataclass
+class Table:
+    """Some rows as they are stored."""
+
+    rows: list[dict[str, object]]
+
+    def to_pylist(self) -> list[dict[str, object]]:
+        return self.rows
+
+
+def test_stored_rows_are_compared_before_any_transform() -> None:
+    parts = [sketch_of(Stored(range(rank, 40, 4))) for rank in range(4)]
+    assert len({round(one or 0.0, 3) for one in parts}) == 4
+    assert sketch_of(Stored(range(0, 40, 4))) == parts[0]

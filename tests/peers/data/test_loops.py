@@ -90,6 +90,23 @@ def test_after_a_break_or_an_error_a_new_loop_begins_from_the_start(held: bool) 
     assert alone(body) == ([0, 1, 2, 3, 4, 5], False)
 
 
+def test_the_files_of_a_stream_are_shared_out_by_name() -> None:
+    files = [f"train-{number}.tar" for number in range(12)]
+    found: list[list[str]] = [[], []]
+
+    def body(peer: Peer) -> None:
+        optimizer = attached(peer)
+        for file in peer.batches(files, 1, 1, collate_fn=lambda one: one[0]):
+            found[peer.rank].append(file)
+            optimizer.step()
+        peer.consensus()
+
+    swarm(2, body, algorithm="sgp")
+    assert set(found[0] + found[1]) == set(files)
+    assert len(found[0]) < 12
+    assert len(found[1]) < 12
+
+
 def test_two_data_sets_in_turns_are_each_gone_through() -> None:
     seen: list[Counter[tuple[str, int]]] = [Counter(), Counter()]
 
