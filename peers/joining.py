@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 from gossip import presets
@@ -18,7 +20,7 @@ from gossip.keys import KeyPair
 from gossip.net.routes import route_to
 from gossip.net.zmq_transport import ZmqTransport, new_keys
 from peers.device import device_of
-from peers.peer import Peer
+from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
 from peers.reporting.tensorboard import check_tensorboard
@@ -48,6 +50,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
             peer.consensus()
         ```
     """
+    _refuse_a_second_run()
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _setup_from(channel) if channel is not None else from_environment(environment)
     setup = setup.changed(**arguments).settled()
@@ -116,6 +119,23 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         killed=setup.killed,
     )
     return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel, metrics=metrics)
+
+
+def _refuse_a_second_run() -> None:
+    """Raise an error if a worker process is importing the script, which then runs a second time from its first line.
+
+    `multiprocessing` does so under this name, if it starts its processes afresh (spawn, forkserver). A function of the
+    script that such a process was started for may join: then the script itself has been imported before.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__mp_main__":
+            raise PeerError(
+                f"{frame.f_code.co_filename} is run a second time, by a worker process that imports it, and would join "
+                'the swarm again. Put all that the script does under: if __name__ == "__main__". Workers of a '
+                "DataLoader import the script if they are started by spawn or forkserver"
+            )
+        frame = frame.f_back
 
 
 def _setup_from(channel: Channel) -> Setup:

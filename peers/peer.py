@@ -13,6 +13,10 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.attachment import Attachment
 from peers.checkpoints.saving import Stateful
+from peers.data.data_news import DataNews, Sampled
+from peers.data.data_watch import DataWatch
+from peers.data.dataset_checks import counted
+from peers.data.fingerprints import sketch_of
 from peers.data.loops import DataLoops
 from peers.data.sampler import PeerSampler
 from peers.device import device_of
@@ -64,8 +68,11 @@ class Peer:
         #: Steps of the optimizer so far, those before a checkpoint included.
         self.step = 0
         self._attachment: Attachment | None = None
-        self._loops = DataLoops(setup, self.device, lambda: self.view)
         self._reporter = Reporter(setup, records, channel, self._figures)
+        again = setup.resume or setup.incarnation > 0
+        self._data_news = DataNews(setup.rank, self._reporter.warn, again=again)
+        self._data_watch: DataWatch | None = None
+        self._loops = DataLoops(setup, self.device, lambda: self.view, self._data_news, self._reporter.warn)
         self._meter = StepMeter()
         self._closed = False
         if metrics is not None:
@@ -149,9 +156,17 @@ class Peer:
             setup, preset, transport, cards, model, optimizer, also or {}, self._reporter, self._set_step
         )
         self._attachment.start(self._after_step)
+        self._look_at_data(model)
         self._meter.restart()
         self._stop.patient = True
         self._reporter.report(state="training")
+
+    def _look_at_data(self, model: torch.nn.Module) -> None:
+        """Compare this peer's data with that of the others, if there are any."""
+        bulletin = self._attached().session.bulletin
+        bulletin.add("data", self._data_news)
+        if len(self.view) > 1:
+            self._data_watch = DataWatch(model, self._data_news, bulletin.publish)
 
     def _set_step(self, step: int) -> None:
         self.step = step
@@ -173,6 +188,8 @@ class Peer:
         took = self._meter.finish(waited, driver.bytes_sent, driver.bytes_received, self.samples)
         self._reporter.step_finished(weight=self.weight, **took)
         attachment.saving.step_is_over(self.step)
+        if self._data_watch is not None and not self._data_watch.step_over():
+            self._data_watch = None
         if not self._loops.any_running:
             self._settle_later()
 
@@ -210,6 +227,8 @@ class Peer:
     ) -> Iterator[Any]:
         """Yield batches, on the peer's device, until the swarm as a whole has gone through the epochs.
 
+        One such loop runs at a time: a loop that begins inside of another one ends that.
+
         Args:
             dataset: anything with a length and an index, the same for all peers.
             batch_size: samples in a batch.
@@ -217,9 +236,13 @@ class Peer:
             drop_last: leave out the last batch of an epoch when it is not full.
             loader: options of `torch.utils.data.DataLoader`: ``num_workers``, ``pin_memory``, ``collate_fn`` and so on.
         """
+        self._attached()
+        counted(dataset, batch_size, epochs, drop_last, loader)  # an error shows here, not where the loop begins
+        return self._batches(dataset, batch_size, epochs, {"drop_last": drop_last, **loader})
+
+    def _batches(self, dataset: Any, batch_size: int, epochs: int, options: dict[str, Any]) -> Iterator[Any]:
         attachment = self._attached()
         attachment.next_pass.now()
-        options = {"drop_last": drop_last, **loader}
         bulletin, saving = attachment.session.bulletin, attachment.saving
         loop = self._loops.begin(dataset, batch_size, epochs, bulletin, saving, **options)
         self._meter.skip_samples(self.samples)  # those of a checkpoint are in the lines of a former life
@@ -233,12 +256,15 @@ class Peer:
                 self._settle(self.step != before)
         finally:
             loop.close()
-            if not self._closed:
+            if not (self._closed or self._loops.any_running):
                 attachment.steps.pause()
 
     def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
         """Return a sampler of this peer's part of the data, for a ``DataLoader`` that the script makes itself."""
-        return PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
+        sampler = PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
+        whole = isinstance(dataset, int)
+        self._data_news.sample(Sampled(dataset, None) if whole else Sampled(len(dataset), sketch_of(dataset)))
+        return sampler
 
     # Agreement
 
@@ -307,6 +333,8 @@ class Peer:
             self._transport.close()
         else:
             weight = self.weight
+            if self._data_watch is not None:
+                self._data_watch.close()
             self._attachment.close(_FLUSH, finished=how == "finished")
         if self._metrics is not None:
             self._metrics.close()
