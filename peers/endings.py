@@ -35,12 +35,12 @@ def divergence(rank: int, names: Sequence[str], step: int, since: int | None) ->
         step: of the peer.
         since: the step after which that was noticed first, if it was noticed during training.
     """
-    others = "" if len(names) == 1 else f" and {len(names) - 1} more tensors"
+    more = "" if len(names) == 1 else f" (and {len(names) - 1} more of its tensors)"
     when = f"noticed at step {step}" if since is None else f"since step {since} at the latest"
     return DivergenceError(
-        f"rank {rank}: training diverged, {when}: {names[0]}{others} of the model holds NaN or infinity, and the other "
-        "peers take nothing of it. Lower the learning rate or clip the gradients, and start from a checkpoint of an "
-        "earlier step",
+        f"rank {rank}: training diverged, {when}: {names[0]} of the model holds NaN or infinity{more}, and the "
+        "other peers take nothing of it. Lower the learning rate or clip the gradients, and start from a checkpoint of "
+        "an earlier step",
         math.inf,
     )
 

@@ -272,7 +272,7 @@ class Peer:
         except AgreementError as error:
             if must_agree:
                 raise
-            self._reporter.warn(str(error))
+            self._reporter.warn(str(error).removeprefix(f"rank {self.rank}: "))
             return error.disagreement
 
     def _agree(self, tolerance: float, timeout: float | None, on_agreed: Callable[[], None] = lambda: None) -> float:
@@ -361,6 +361,14 @@ class Peer:
             except KeyboardInterrupt as request:
                 pending, how = request, "interrupted"
         self._stop.ending()
+        try:
+            self._leave(how)
+        finally:
+            self._stop.close()
+        if pending is not None:
+            raise pending
+
+    def _leave(self, how: str) -> None:
         weight = 0.0
         if self._attachment is None:
             self._transport.close()
@@ -375,9 +383,6 @@ class Peer:
             newest = None if self._attachment is None else self._attachment.saving.newest()
             self._reporter.announce("stop", stop_notice(self.step, newest))
         self._reporter.end(how, self._meter.age, weight)
-        self._stop.close()
-        if pending is not None:
-            raise pending
 
     def _last_look(self, attachment: Attachment) -> DivergenceError | None:
         """Say what is wrong with the model at the end of training, if anything is; return an error if it is useless."""

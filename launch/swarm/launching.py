@@ -29,7 +29,7 @@ from launch.user_errors import CommandError
 from launch.watch.display import Display
 from peers.reporting.tensorboard import check_tensorboard
 
-__all__ = ["launch", "planned"]
+__all__ = ["launch", "planned", "verdict"]
 
 #: What the last line says of peers that failed with certain errors.
 _ENDINGS = {"AgreementError": "ended without agreement", "DivergenceError": "diverged"}
@@ -55,8 +55,7 @@ def launch(options: LaunchOptions) -> int:
         _write_config(plan, options)
         with display:
             code = controller.run()
-    verdict = _verdict(plan, controller)
-    console.print(f"gossip: {verdict}; see {plan.run_dir}, or gossip report {plan.run_dir}")
+    console.print(f"gossip: {verdict(plan, controller)}; see {plan.run_dir}, or gossip report {plan.run_dir}")
     return code
 
 
@@ -163,15 +162,16 @@ def _write_config(plan: LaunchPlan, options: LaunchOptions) -> None:
         ) from error
 
 
-def _verdict(plan: LaunchPlan, controller: Controller) -> str:
+def verdict(plan: LaunchPlan, controller: Controller) -> str:
+    """Return what came of a launch, in a sentence."""
     results = controller.results()
     good = sum(one == 0 for one in results.values())
     if controller.interrupted and good < len(results):
         saved = any(plan.run_dir.glob("rank-*/checkpoints/step-*"))
         return "stopped" + (f"; continue from its checkpoints with --resume --run-dir {plan.run_dir}" if saved else "")
-    verdict = f"{good} of {len(results)} peers finished"
+    said = f"{good} of {len(results)} peers finished"
     for error, what in _ENDINGS.items():
         ranks = [rank for rank, ending in controller.endings().items() if ending.startswith(f"failed: {error}:")]
         if ranks:
-            verdict += f"; {what}: rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
-    return verdict
+            said += f"; {what}: rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+    return said

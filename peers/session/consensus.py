@@ -202,7 +202,8 @@ class Consensus:
 
     def _say_who_left(self) -> None:
         """Tell a peer that is alone in the end what its model is."""
-        left = sorted(rank for rank, state in self._states().items() if state == "left")
+        members = self._driver.status().members
+        left = sorted(rank for rank, state in self._states().items() if rank not in members and state != "dead")
         if left:
             self._warn(
                 f"ranks {left} left before all agreed. The model of this peer is the average of all that they handed "

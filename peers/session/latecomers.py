@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["Latecomers"]
 
-#: Seconds without a change after which a peer gives up; and, if it is more, the time of so many steps of a latecomer.
+#: Seconds without a change after which a peer gives up; if a latecomer's steps take long, the time of some of them.
 _STANDSTILL, _STEPS = 60.0, 4
 #: Seconds between two looks at the table of the swarm, and between two messages to the user.
 _LOOK, _SAY = 0.2, 30.0
@@ -24,7 +24,7 @@ _NAMED = 8
 
 
 class Latecomers:
-    """Who is waited for in one agreement. For the trainer's thread."""
+    """The peers that are waited for in one agreement. For the trainer's thread."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Latecomers:
             rows: returns the table of the swarm, by rank.
             states: returns what membership takes each other rank for.
             warn: is called now and then with a sentence that says who is waited for.
-            seconds_per_step: returns how long a step takes a peer that has made so many.
+            seconds_per_step: returns how long a step takes a peer, given the step that it is at.
             clock: monotonic seconds.
         """
         self._timeout = timeout
@@ -76,7 +76,7 @@ class Latecomers:
         named = []
         for rank in sorted(self._missing)[:_NAMED]:
             row = rows.get(rank, {})
-            known = [states.get(rank, "alive"), row.get("state") or "not heard of"]
+            known = [states.get(rank, "alive"), row.get("state") or "no report yet"]
             if row.get("step") is not None:
                 known.append(f"at step {row['step']}")
             if rank in self._moved:

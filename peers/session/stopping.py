@@ -24,7 +24,7 @@ __all__ = ["StopRequest", "Stopped", "stop_notice"]
 
 #: Seconds between SIGTERM and SIGKILL where nobody says otherwise: Slurm's KillWait, and the grace of Kubernetes.
 _SCHEDULERS = 30.0
-#: Requests within so many seconds are one: a scheduler, torchrun and a launcher may each pass on the same one.
+#: Requests within this number of seconds are one: a scheduler, torchrun and a launcher may each pass on the same one.
 _SAME = 1.0
 #: What a signal does to a process that does nothing about it.
 _DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -173,15 +173,27 @@ class StopRequest:
 _listening: list[StopRequest] = []
 
 
-def _forked() -> None:
+def _before_fork() -> None:
+    # A SIGTERM for the new process waits until the process does what is usual with it.
+    if _listening:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _after_fork_here() -> None:
+    if _listening:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _after_fork_there() -> None:
     """Let SIGTERM end a forked process as usual: whoever forked it may want to terminate it."""
     for request in _listening:
         if signal.SIGTERM in request._before:
             request._restore(signal.SIGTERM)
+    _after_fork_here()
     _listening.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_here, after_in_child=_after_fork_there)
 
 
 def stop_notice(step: int, saved: int | None) -> str:
