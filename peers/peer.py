@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -77,6 +79,7 @@ class Peer:
         self._reporter = Reporter(setup, records, channel, self._figures)
         self._meter = StepMeter()
         self._closed = False
+        self._process = os.getpid()
         if metrics is not None:
             metrics.show(self._figures)
 
@@ -170,6 +173,7 @@ class Peer:
         self._agreed_at = self.step
         self._meter.restart()
         self._stop.patient = True
+        atexit.register(self._forgotten)
         self._reporter.report(state="training")
 
     def _set_step(self, step: int) -> None:
@@ -346,10 +350,17 @@ class Peer:
         """
         self._end("finished")
 
+    def _forgotten(self) -> None:
+        """Say goodbye as the process exits, for a script that has not done it."""
+        if os.getpid() == self._process:
+            self._reporter.warn("the script ended without peer.close(): use the peer in a with statement")
+            self._end("finished")
+
     def _end(self, how: str) -> None:
         if self._closed:
             return
         self._closed = True
+        atexit.unregister(self._forgotten)
         pending: BaseException | None = None
         if how == "finished" and self._attachment is not None:
             try:

@@ -103,7 +103,9 @@ class Display:
         row.state = "finished" if code == 0 else "stopped" if stopped else how(code)
         row.status.update(dict.fromkeys(RATES.values()))
         if code != 0 and not stopped:
-            self.event(f"rank {rank} {how(code)}" + (f": {why.removeprefix(_SAID)}" if why.startswith(_SAID) else ""))
+            # Where its lines are shown, its error was among them.
+            said = f": {why.removeprefix(_SAID)}" if self._quiet and why.startswith(_SAID) else ""
+            self.event(f"rank {rank} {how(code)}{said}")
         self.refresh(force=True)
 
     def refresh(self, force: bool = False) -> None:

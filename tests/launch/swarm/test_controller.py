@@ -123,7 +123,7 @@ def test_how_peers_ended_shows_in_the_exit_code_and_in_the_last_line(tmp_path: P
         3: [TRAINING, {"ended": "failed: AgreementError: rank 3: no agreement"}, {"exit": 1}],
     }
     written = io.StringIO()
-    controller, _ = played(tmp_path, says, Display(Console(file=written, width=200), list(says)))
+    controller, _ = played(tmp_path, says, Display(Console(file=written, width=200), list(says), quiet=True))
     controller._introduced = True
     assert controller.run() == 1
     plan, _ = planned(LaunchOptions(str(tmp_path / "train.py"), peers=4, run_dir=str(tmp_path / "run")))
@@ -133,7 +133,7 @@ def test_how_peers_ended_shows_in_the_exit_code_and_in_the_last_line(tmp_path: P
 
 
 def test_peers_that_all_diverged_are_no_success(tmp_path: Path) -> None:
-    says = dict.fromkeys(range(2), [TRAINING, {"ended": "failed: DivergenceError: x"}, {"exit": 1}])
+    says = {rank: [TRAINING, {"ended": "failed: DivergenceError: x"}, {"exit": 1}] for rank in range(2)}
     controller, _ = played(tmp_path, says)
     controller._introduced = True
     assert controller.run() == 3

@@ -223,3 +223,17 @@ def test_a_peer_that_has_ended_says_so() -> None:
     for use in (peer.consensus, peer.__enter__, lambda: next(peer.batches(range(4), 2, 1))):
         with pytest.raises(PeerError, match="rank 0 has ended"):
             use()
+
+
+def test_a_peer_that_the_script_forgets_says_goodbye_as_the_process_exits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    at_exit: list[Any] = []
+    monkeypatch.setattr("atexit.register", at_exit.append)
+    monkeypatch.setattr("atexit.unregister", at_exit.remove)
+    trained(peers.join({}, run_dir=str(tmp_path)))
+    (forgotten,) = at_exit
+    forgotten()
+    assert at_exit == []
+    assert endings(tmp_path) == ["finished"]
+    assert "the script ended without peer.close(): use the peer in a with statement" in caplog.text
