@@ -78,8 +78,8 @@ class Attachment:
 
     @property
     def mixes(self) -> bool:
-        """Whether training began, and replicas differ until they are mixed."""
-        return self._steps is not None and not self._steps.own_is_average
+        """Whether training began, and replicas differ until they are mixed: there are others, or have been."""
+        return self._steps is not None and not self._steps.own_is_average and bool(self.session.chronicle.states)
 
     def _resume(self) -> Restored | None:
         """Bring everything back to the newest checkpoint, if there is one."""

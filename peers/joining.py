@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -85,12 +86,12 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         setup.run_dir,
         setup.rank,
         _log.warning,
-        append=setup.resume or setup.incarnation > 0,
+        append=setup.resume or setup.life > 0,
         tensorboard=setup.tensorboard,
     )
     records.event(
         event="start",
-        incarnation=setup.incarnation,
+        incarnation=setup.life,
         host=socket.gethostname(),
         pid=os.getpid(),
         peers=setup.world_size,
@@ -138,7 +139,7 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
                 f"keys={setup.keys} with {len(setup.public_keys)} public_keys: rank {setup.rank} needs its key pair; "
                 "read it with gossip.net.key_files.read_keys"
             )
-        return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup))
+        return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup), birth=_birth())
     if setup.world_size == 1:
         return FixedTable((), ()), setup
     master = setup.environment.get("MASTER_ADDR", "")
@@ -147,6 +148,15 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
         keys = None if setup.insecure else setup.keys or new_keys()
         setup = replace(setup, bind=str(Endpoint(route_to(master), 0)), keys=keys)
     return StoreTable(setup.rank, setup.world_size, setup.environment, setup.start_timeout), setup
+
+
+def _birth() -> int:
+    """Return the number of this process among those that the rank ever had: the milliseconds of the clock.
+
+    Should the clock have gone back since the last start, the others say which life they know, and this peer takes a
+    later one.
+    """
+    return time.time_ns() // 1_000_000
 
 
 def _own_bind(setup: Setup) -> str:

@@ -401,7 +401,6 @@ class Peer:
         diverged = self._divergence()
         if diverged is not None:
             return None if told else diverged
-        alone = self.world_size == 1 and not self._setup.incarnation
-        if not alone and attachment.mixes and self.step > self._agreed_at:
+        if attachment.mixes and self.step > self._agreed_at:
             self._reporter.warn(no_consensus(self._agreed_at))
         return None

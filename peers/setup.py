@@ -31,6 +31,9 @@ class Setup:
     local_rank: int = 0
     #: Raised at each restart of a peer. Above 0, the peer joins a running swarm.
     incarnation: int = 0
+    #: A number drawn when the process starts, where nobody counts the lives of a rank; later processes draw higher
+    #: ones. Without it a peer that is started again at once could not be told from the one that was killed.
+    birth: int = 0
     #: The name of the run; peers of different runs ignore each other.
     run: str = "run"
     #: As on the command line, NAME[:k=v,...]; an empty topology: one that suits the algorithm.
@@ -132,9 +135,14 @@ class Setup:
         if self.tensorboard and not self.run_dir:
             raise SettingsError(f"tensorboard={self.tensorboard} needs a directory for its files: set run_dir")
 
+    @property
+    def life(self) -> int:
+        """The incarnation in which this peer begins: a number that no former process of its rank has had."""
+        return self.incarnation or self.birth
+
     def changed(self, **arguments: Any) -> Setup:
         """Return the setup with the user's arguments; None keeps a setting as it is."""
-        known = {one.name for one in fields(self)} - {"environment"}
+        known = {one.name for one in fields(self)} - {"environment", "birth"}
         for name in arguments:
             if name not in known:
                 raise SettingsError(

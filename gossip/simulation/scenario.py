@@ -41,6 +41,10 @@ class Scenario:
     detect: float = 0.5
     #: With these settings peers watch each other, and newcomers ask members to be admitted and for the state.
     watch: MembershipSettings | None = None
+    #: Peers know each other's endpoints beforehand, and not each other's lives: each draws its life when it starts, and
+    #: a restart is the same command again. The seconds are the most by which the clocks of two starts may differ. Needs
+    #: ``watch``. None: somebody counts the lives, as a launcher does.
+    fixed_hosts: float | None = None
     stragglers: tuple[Straggler, ...] = ()
     kills: tuple[Incident, ...] = ()
     restarts: tuple[Incident, ...] = ()
@@ -59,6 +63,8 @@ class Scenario:
             raise SettingsError(
                 f"step_seconds must be above 0 and jitter from 0 to below 1, not {self.step_seconds} and {self.jitter}"
             )
+        if self.fixed_hosts is not None and self.watch is None:
+            raise SettingsError(f"fixed_hosts needs watch: with watch={self.watch} nobody notices a life of its own")
         _ = self.weather  # raises an error if it is not valid
         known = set(range(self.peers))
         for join in self.joins:

@@ -22,13 +22,12 @@ from launch.swarm.launch_plan import LaunchPlan, PeerSeat
 from launch.user_errors import Interrupted
 from launch.watch.display import Display
 from launch.watch.invitation import JOIN, WATCH, Invitation, write_invitation
+from peers.table.lives import LIVES_APART
 
 __all__ = ["FAILED", "SOME_FAILED", "Controller"]
 
 #: Exit codes: some peers failed while others finished; none finished. `Interrupted` has that of a stopped launch.
 SOME_FAILED, FAILED = 1, 3
-#: A restarted peer's incarnation: far enough apart that it may reincarnate in between.
-_LIFE = 1000
 #: Seconds of silence after which no message is in flight, and the most messages that are waited for.
 _SILENCE, _WORDS = 0.3, 1000
 
@@ -298,7 +297,7 @@ class Controller:
         self._start(
             peer,
             bind=bind,
-            incarnation=_LIFE * peer.lives,
+            incarnation=LIVES_APART * peer.lives,
             killed=peer.kills,
             elapsed=self._clock() - self._began,
             resume=False,

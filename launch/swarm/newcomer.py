@@ -23,6 +23,7 @@ from launch.user_errors import CommandError
 from launch.watch.display import Display
 from launch.watch.invitation import JOIN, Invitation, found
 from launch.watch.lookout import Lookout
+from peers.table.lives import LIVES_APART
 
 __all__ = ["join"]
 
@@ -68,7 +69,7 @@ def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation,
     # The settings of the swarm; the plan adds the number of peers at the start.
     common: dict[str, Any] = {name: value for name, value in setup.items() if name != "world_size"}
     common |= {
-        "incarnation": 1,
+        "incarnation": LIVES_APART,
         **options.told(),
         "bind": str(Endpoint(host, 0)),
         "contacts": [member["endpoint"] for member in contacts],

@@ -111,7 +111,7 @@ class DataLoops:
             for batch in source:
                 yield batch
                 # A newcomer may have begun before it heard where the others are.
-                if self._setup.incarnation and _is_over(index, board):
+                if self._setup.life and _is_over(index, board):
                     break
         finally:
             self._running -= 1

@@ -89,7 +89,14 @@ class Session:
         )
         self._mass = core.mass
         known = core.view.members.keys() - {setup.rank}
-        self.chronicle = Chronicle(known, replica.layout.shards, warn, note, newcomer=bool(setup.incarnation))
+        self.chronicle = Chronicle(
+            known,
+            replica.layout.shards,
+            warn,
+            note,
+            newcomer=bool(setup.incarnation),
+            lives_known=not setup.birth,
+        )
         self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), warn)
         self.rows = Rows(setup.rank)
         self._listener = Listener(

@@ -14,6 +14,9 @@ from peers.setup import Setup
 
 __all__ = ["Start"]
 
+#: Levels of "state" in the roll call: a peer has one, from a checkpoint; and it trains.
+_TRAINS = 2
+
 
 class Start:
     """Brings one peer to where it can train. For the trainer's thread, while the values are lent to the core."""
@@ -59,14 +62,23 @@ class Start:
             The annex of the state that was adopted, or None if this peer's own was kept.
         """
         donors = self._newcomers_donors() if self._incarnation else self._founders_donors()
+        if self._was_here_before() and has_state:
+            self._warn(
+                "the swarm has gone on without this rank: its checkpoint is older, and the model comes from them"
+            )
+            has_state = False
         adopted = None if has_state or not donors else self._adopt(donors)
         self._driver.post(events.Donate(annex if adopted is None else adopted))
-        self._rendezvous.reach("state")
+        self._rendezvous.reach("state", _TRAINS)
         if not self._incarnation:
             roll = self._rendezvous.roll
             self._rendezvous.wait(lambda: roll.ranks("state") >= self._rendezvous.here(), self._timeout)
         self._rendezvous.spread()
         return adopted
+
+    def _was_here_before(self) -> bool:
+        """Whether the others have seen this rank train: it was started again by the same command."""
+        return self._rank in self._rendezvous.roll.ranks("state", _TRAINS)
 
     def _founders_donors(self) -> list[int]:
         """Wait for the others; return the ranks to ask for the state, none if this peer's state is the one to keep."""
