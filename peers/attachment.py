@@ -99,6 +99,11 @@ class Attachment:
         assert self._steps is not None
         return self._steps
 
+    @property
+    def mixes(self) -> bool:
+        """Whether training began, and replicas differ until they are mixed: there are others, or have been."""
+        return self._steps is not None and not self._steps.own_is_average and bool(self.session.chronicle.states)
+
     def _resume(self) -> Restored | None:
         """Bring everything back to the newest checkpoint, if there is one."""
         restored = self.saving.load()
@@ -143,20 +148,28 @@ class Attachment:
 
         self._hooks = StepHooks(self._optimizer, before_move, steps.evaluated, after_move)
 
-    def close(self, timeout: float, *, finished: bool) -> None:
+    def not_finite(self) -> list[str]:
+        """Return the names of the tensors that hold NaN or infinity, of those that are mixed."""
+        if self.replica.is_finite():
+            return []
+        tensors = [*self._model.named_parameters(), *self._model.named_buffers()]
+        return [name for name, tensor in tensors if not bool(torch.isfinite(tensor).all())] or ["the momentum"]
+
+    def stay(self) -> None:
+        """Stay for as long as the others need this peer, whose training has come to its end."""
+        if self._steps is not None:
+            self.session.last(self._steps.close)
+
+    def close(self, timeout: float, at_most: float) -> None:
         """Leave the swarm, and wait until the last checkpoint is on the disk.
 
         Args:
-            timeout: seconds for handing over the mass that this peer holds.
-            finished: whether training came to its end, so that the others get all that they need of this peer.
+            timeout: seconds for the goodbye; what it takes to hand the model over is added.
+            at_most: seconds for leaving.
         """
         if self._hooks is not None:
             self._hooks.remove()
         self.next_pass.cancel()
-        if finished:
-            self.saving.finish(last=True)
-        if finished and self._steps is not None:
-            self.session.last(self._steps.close)
-        self.session.close(timeout)
+        self.session.close(timeout, at_most)
         self.saving.close()
         self._held.release()

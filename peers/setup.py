@@ -90,7 +90,8 @@ class Setup:
     killed: int = 0
     #: Seconds to wait for the other peers at the start.
     start_timeout: float = 60.0
-    #: Seconds from a SIGINT, which asks this peer to stop, until it is killed; 0: the script handles SIGINT itself.
+    #: Seconds from a request to stop, SIGTERM or SIGINT, until this peer is killed. 0: nobody asks by SIGINT, which
+    #: stays `KeyboardInterrupt`, and 30 seconds follow a SIGTERM, as with Slurm, Kubernetes and torchrun.
     stop_within: float = 0.0
     #: Further environment, such as that of torchrun.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -19,14 +19,15 @@ from gossip.net.zmq_transport import new_keys
 from launch.swarm.host import Host
 from launch.swarm.interrupts import interruptible
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat
+from launch.user_errors import Interrupted
 from launch.watch.display import Display
 from launch.watch.invitation import JOIN, WATCH, Invitation, write_invitation
 from peers.table.lives import LIVES_APART
 
-__all__ = ["FAILED", "INTERRUPTED", "SOME_FAILED", "Controller"]
+__all__ = ["FAILED", "SOME_FAILED", "Controller"]
 
-#: Exit codes: some peers failed while others finished; none finished; stopped by Ctrl-C.
-SOME_FAILED, FAILED, INTERRUPTED = 1, 3, 130
+#: Exit codes: some peers failed while others finished; none finished. `Interrupted` has that of a stopped launch.
+SOME_FAILED, FAILED = 1, 3
 #: Seconds of silence after which no message is in flight, and the most messages that are waited for.
 _SILENCE, _WORDS = 0.3, 1000
 
@@ -48,6 +49,8 @@ class _Peer:
     kills: int = 0
     #: How it ended: None while it has not; 0 is well.
     code: int | None = None
+    #: How it ended, in its own words.
+    ending: str = ""
     #: Whether it ended by a fault that was asked for.
     on_purpose: bool = False
     keys: list[str] | None = None
@@ -92,6 +95,8 @@ class Controller:
         self._invitations: dict[str, KeyPair | None] = {JOIN: None, WATCH: None}
         #: Requests to stop: those that came, and those that were followed.
         self._requests = self._followed = 0
+        #: The first of them.
+        self._first: Interrupted | None = None
         self._aborted = False
         #: When those who were asked to stop are killed.
         self._kill_at: float | None = None
@@ -125,9 +130,13 @@ class Controller:
         """Return the exit code of every rank."""
         return {rank: peer.code for rank, peer in self._peers.items()}
 
+    def endings(self) -> dict[int, str]:
+        """Return how every rank ended, in its own words; empty if it said nothing."""
+        return {rank: peer.ending for rank, peer in self._peers.items()}
+
     def _exit_code(self) -> int:
-        if self._interrupted:
-            return INTERRUPTED
+        if self.interrupted and self._first is not None:
+            return self._first.exit_code
         expected = [peer for peer in self._peers.values() if not peer.on_purpose]
         good = [peer for peer in self._peers.values() if peer.code == 0]
         if all(peer.code == 0 for peer in expected) and good:
@@ -141,7 +150,7 @@ class Controller:
         """Whether a dead peer is still to be started again: only into a swarm that is there."""
         return bool(peer.restarts) and not peer.running and self._swarm_goes_on() and not self._aborted
 
-    def _request(self) -> None:
+    def _request(self, number: int) -> None:
         """Note a request to stop, in a signal handler: it is followed in the next turn.
 
         An exception from here could come between any two instructions, and what was just taken from the queue would be
@@ -150,12 +159,14 @@ class Controller:
         up the first: it ends the run.
         """
         self._requests += 1
+        self._first = self._first or Interrupted(number)
         if self._requests - self._followed > 1:
-            raise KeyboardInterrupt
+            raise self._first
         self._display.cut_short()
 
     @property
-    def _interrupted(self) -> bool:
+    def interrupted(self) -> bool:
+        """Whether a request to stop was followed."""
         return self._followed > 0
 
     def _turn(self) -> None:
@@ -209,6 +220,8 @@ class Controller:
             peer.step = max(peer.step, int(message["status"].get("step", 0)))
             peer.trains = peer.trains or message["status"].get("state") == "training"
             self._display.status(rank, message["status"])
+        elif "ended" in message:
+            peer.ending = str(message["ended"])
         elif "exit" in message:
             self._ended(peer, message["exit"])
 
@@ -221,6 +234,7 @@ class Controller:
             extra |= {"join_key": join.public.decode(), "watch_key": watch.public.decode()}
         peer.lives += 1
         peer.running, peer.code, peer.on_purpose, peer.listens, peer.trains = True, None, False, False, False
+        peer.ending = ""
         peer.host.start(self._plan.process(peer.seat, extra))
         self._display.started(peer.seat.rank, peer.host.name, peer.lives)
 
@@ -251,9 +265,9 @@ class Controller:
         if code == -signal.SIGKILL and peer.kills < self._kills[rank]:
             peer.kills += 1
             peer.on_purpose = True
-        self._display.ended(rank, code, asked=self._interrupted or self._aborted)
+        self._display.ended(rank, code, peer.ending, asked=self.interrupted or self._aborted)
         self._stop_the_late()
-        if not self._introduced and code != 0 and not self._interrupted:
+        if not self._introduced and code != 0 and not self.interrupted:
             self._aborted = True  # the other peers cannot start without its card
             self._display.event(
                 f"rank {rank} ended before the swarm could start, so all peers are stopped; see its log"
@@ -273,7 +287,7 @@ class Controller:
                 peer.host.signal(peer.seat.rank, signal.SIGKILL)
 
     def _swarm_goes_on(self) -> bool:
-        return not self._interrupted and any(peer.running for peer in self._peers.values())
+        return not self.interrupted and any(peer.running for peer in self._peers.values())
 
     def _restart(self, peer: _Peer) -> None:
         assert peer.card is not None

@@ -90,6 +90,10 @@ class Replica:
         """The flat vectors in the memory of the model, not copies."""
         return self._flats
 
+    def is_finite(self) -> bool:
+        """Whether there is no NaN or infinity in the memory of the model."""
+        return all(bool(torch.isfinite(shard).all()) for shard in self._shards)
+
     def place(self, tensor: torch.Tensor) -> tuple[int, int, int] | None:
         """Return the vector of a tensor, its start, and the start of the next one; None if it is in no vector."""
         for index, flat in enumerate(self._flats if tensor.numel() else []):

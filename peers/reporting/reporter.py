@@ -52,6 +52,15 @@ class Reporter:
         """Say something that the user should read."""
         self.announce("warning", sentence)
 
+    def inform(self, sentence: str) -> None:
+        """Say something that a user may want to read."""
+        _log.info("rank %d: %s", self._rank, sentence)
+        self.note(event="info", text=sentence)
+
+    def complain(self, failure: Exception) -> None:
+        """Say what failed while the peer ended, in a case where another error ends the script."""
+        _log.error("rank %d: the end failed too: %r", self._rank, failure)
+
     def announce(self, event: str, sentence: str) -> None:
         """Say something that the user should read, as an event of this kind."""
         _log.warning("rank %d: %s", self._rank, sentence)
@@ -70,9 +79,13 @@ class Reporter:
     def step_finished(self, **figures: float) -> None:
         """Write the line of a step, and report it if the last report was some time ago."""
         self._records.step(step=self._figures().step, **figures, **self._logged)
-        if time.monotonic() - self._reported >= _REPORT_EVERY:
-            self.report(state="training")
+        self.report_if_due(state="training")
         self._logged = {}
+
+    def report_if_due(self, **values: Any) -> None:
+        """Report, if the last report was some time ago."""
+        if time.monotonic() - self._reported >= _REPORT_EVERY:
+            self.report(**values)
 
     def report(self, **values: Any) -> None:
         """Report the status to the other peers and to the launcher, which may be gone, in the same row."""

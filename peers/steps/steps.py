@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
+
+from peers.session.consensus import Terms
 
 __all__ = ["Steps"]
 
@@ -39,13 +40,11 @@ class Steps(ABC):
         """Let no peer wait for this one until its next step: it has no more data for now."""
 
     @abstractmethod
-    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+    def consensus(self, terms: Terms) -> float:
         """Make all replicas the same without training; return the disagreement that is left.
 
-        Args:
-            tolerance: the disagreement to reach.
-            timeout: seconds after which to give up.
-            on_agreed: is called once all agree, before any peer trains again.
+        Raises:
+            AgreementError: not all came, or they did not come near enough to each other.
         """
 
     @abstractmethod
