@@ -163,6 +163,7 @@ class Peer:
     def _after_step(self) -> None:
         attachment = self._attached()
         driver = attachment.session.driver
+        self._reporter.step_ends()
         self.step += 1
         if self._boundary:
             self._boundary.passed(self.step, self._meter.seconds)
@@ -211,6 +212,7 @@ class Peer:
         try:
             for batch in loop:
                 before = self.step
+                self._reporter.step_begins()
                 yield batch
                 # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
                 self._settle(self.step != before)
@@ -260,7 +262,10 @@ class Peer:
     # Reports
 
     def log(self, **values: Any) -> None:
-        """Note values, such as the loss, for this step's line in the metrics."""
+        """Note values, such as the loss, for this step's line in the metrics.
+
+        Before ``optimizer.step()`` or after it: the line stays open until the next step begins.
+        """
         if taken := sorted(RESERVED & values.keys()):
             raise PeerError(f"{', '.join(taken)}: the peer itself logs a value of this name: choose another name")
         self._reporter.log(values)
@@ -284,7 +289,7 @@ class Peer:
             self._attachment.close(_FLUSH, finished=how == "finished")
         if self._metrics is not None:
             self._metrics.close()
-        self._boundary.close()
+        self._boundary.close(finished=how == "finished")
         if self._stop.asked and how == "interrupted":
             newest = None if self._attachment is None else self._attachment.saving.newest()
             self._reporter.announce("stop", stop_notice(self.step, newest))
