@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 import torch
@@ -21,8 +20,6 @@ from peers.steps.steps import Steps
 from peers.steps.steps_choice import choose_steps
 
 __all__ = ["Attachment"]
-
-_log = logging.getLogger("gossip")
 
 
 class Attachment:
@@ -54,7 +51,7 @@ class Attachment:
             set_step: is called with the number of steps that a state has which the replica takes over.
         """
         self._model, self._optimizer, self._also = model, optimizer, dict(also)
-        self._rank, self._reporter, self._set_step = setup.rank, reporter, set_step
+        self._reporter, self._set_step = reporter, set_step
         policy = policies.parse(setup.algorithm)
         self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
         self.saving = Saving(setup, model, optimizer, self._method, self._also, reporter.directory, reporter.warn)
@@ -83,8 +80,7 @@ class Attachment:
             self._reporter.warn("there is no checkpoint to resume from: training starts anew")
             return None
         self._set_step(restored.step)
-        _log.info("rank %d: resumed from step %d", self._rank, restored.step)
-        self._reporter.note(event="resume", text=f"from the checkpoint of step {restored.step}")
+        self._reporter.announce("resume", f"resumes from the checkpoint of step {restored.step}")
         return restored
 
     def start(self, after_step: Callable[[], None]) -> None:

@@ -58,6 +58,7 @@ class Peer:
         self._records = records
         self._boundary = boundary
         self._metrics = metrics
+        self._launched = channel is not None
         self._stop = StopRequest(setup.stop_within)
         #: Where the model belongs: move it there before `attach`.
         self.device = device_of(setup)
@@ -149,6 +150,15 @@ class Peer:
         self._meter.restart()
         self._stop.patient = True
         self._reporter.report(state="training")
+        if not self._launched and self.world_size > 1 and self.rank == min(self.view):
+            self._reporter.announce("formed", self._who_trains())
+
+    def _who_trains(self) -> str:
+        """Say that a swarm has formed: where no launcher shows it, nothing else would."""
+        setup = self._setup
+        sentence = f"{len(self.view)} peers train together: {setup.algorithm} on {setup.topology}"
+        watched = setup.keys is None and self._transport.endpoint.is_loopback
+        return f"{sentence}; to watch them: gossip watch {self._transport.endpoint}" if watched else sentence
 
     def _set_step(self, step: int) -> None:
         self.step = step
