@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 import torch
@@ -27,8 +26,6 @@ from peers.steps.steps import Steps
 from peers.steps.steps_choice import choose_steps
 
 __all__ = ["Attachment"]
-
-_log = logging.getLogger("gossip")
 
 
 class Attachment:
@@ -65,7 +62,7 @@ class Attachment:
         check_trained(model, optimizer, reporter.warn, averages=policy.collective == "reduction")
         check_stateful(also)
         self._model, self._optimizer, self._also = model, optimizer, dict(also)
-        self._rank, self._reporter, self._set_step = setup.rank, reporter, set_step
+        self._reporter, self._set_step = reporter, set_step
         self._held = Held(setup.rank, model, optimizer)
         try:
             self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
@@ -111,8 +108,7 @@ class Attachment:
             self._reporter.warn("there is no checkpoint to resume from: training starts anew")
             return None
         self._set_step(restored.step)
-        _log.info("rank %d: resumed from step %d", self._rank, restored.step)
-        self._reporter.note(event="resume", text=f"from the checkpoint of step {restored.step}")
+        self._reporter.announce("resume", f"resumes from the checkpoint of step {restored.step}")
         return restored
 
     def start(self, after_step: Callable[[], None]) -> None:
@@ -157,6 +153,7 @@ class Attachment:
 
     def stay(self) -> None:
         """Stay for as long as the others need this peer, whose training has come to its end."""
+        self.saving.finish(last=True)
         if self._steps is not None:
             self.session.last(self._steps.close)
 

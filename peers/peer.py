@@ -68,6 +68,7 @@ class Peer:
         self._records = records
         self._boundary = boundary
         self._metrics = metrics
+        self._launched = channel is not None
         self._stop = StopRequest(setup.stop_within)
         #: Where the model belongs: move it there before `attach`.
         self.device = device_of(setup)
@@ -186,6 +187,15 @@ class Peer:
         self._stop.patient = True
         atexit.register(self._forgotten)
         self._reporter.report(state="training")
+        if not self._launched and self.world_size > 1 and self.rank == min(self.view):
+            self._reporter.announce("formed", self._who_trains())
+
+    def _who_trains(self) -> str:
+        """Say that a swarm has formed: where no launcher shows it, nothing else would."""
+        setup = self._setup
+        sentence = f"{len(self.view)} peers train together: {setup.algorithm} on {setup.topology}"
+        watched = setup.keys is None and self._transport.endpoint.is_loopback
+        return f"{sentence}; to watch them: gossip watch {self._transport.endpoint}" if watched else sentence
 
     def _look_at_data(self, model: torch.nn.Module) -> None:
         """Compare this peer's data with that of the others, if there are any."""
@@ -207,6 +217,7 @@ class Peer:
     def _after_step(self) -> None:
         attachment = self._attached()
         driver = attachment.session.driver
+        self._reporter.step_ends()
         self.step += 1
         if self._boundary:
             self._boundary.passed(self.step, self._meter.seconds)
@@ -279,6 +290,7 @@ class Peer:
         try:
             for batch in loop:
                 before = self.step
+                self._reporter.step_begins()
                 yield batch
                 # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
                 self._settle(self.step != before)
@@ -385,7 +397,8 @@ class Peer:
     def log(self, /, **values: Any) -> None:
         """Note values, such as the loss, for this step's line in the metrics: numbers, tensors of one number, text.
 
-        What is not finite, such as the loss of training that diverged, becomes null in the line.
+        Before ``optimizer.step()`` or after it: the line stays open until the next step begins. What is not finite,
+        such as the loss of training that diverged, becomes null in the line.
         """
         if (problem := why_not_logged(values)) is not None:
             raise PeerError(f"peer.log cannot write these values into the line of the step: {problem}")
@@ -442,7 +455,7 @@ class Peer:
             self._attachment.close(_FLUSH, at_most=self._stop.seconds_left / 2)
         if self._metrics is not None:
             self._metrics.close()
-        self._boundary.close()
+        self._boundary.close(finished=how == "finished")
         if self._stop.asked and how == "interrupted":
             newest = None if self._attachment is None else self._attachment.saving.newest()
             self._reporter.announce("stop", stop_notice(self.step, newest))

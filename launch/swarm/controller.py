@@ -30,6 +30,8 @@ __all__ = ["FAILED", "SOME_FAILED", "Controller"]
 SOME_FAILED, FAILED = 1, 3
 #: Seconds of silence after which no message is in flight, and the most messages that are waited for.
 _SILENCE, _WORDS = 0.3, 1000
+#: The end of a process that was well, but never became a peer: no exit code of a process.
+_NEVER_JOINED = 1000
 
 
 @dataclass
@@ -56,6 +58,11 @@ class _Peer:
     keys: list[str] | None = None
     #: Injected restarts that have not come yet.
     restarts: list[Any] = field(default_factory=list)
+
+    @property
+    def joined(self) -> bool:
+        """Whether the script has called `peers.join`."""
+        return self.card is not None or self.listens
 
 
 class Controller:
@@ -119,6 +126,7 @@ class Controller:
                     except KeyboardInterrupt:  # of `_request`
                         if self._followed > 1 or self._requests - self._followed > 1:
                             raise
+                self._tell_missed()
         finally:
             if self._unfinished():
                 self._signal_all(signal.SIGKILL)
@@ -133,6 +141,15 @@ class Controller:
     def endings(self) -> dict[int, str]:
         """Return how every rank ended, in its own words; empty if it said nothing."""
         return {rank: peer.ending for rank, peer in self._peers.items()}
+
+    def _tell_missed(self) -> None:
+        """Say which injected restarts never came. What peers inject themselves, they tell themselves."""
+        furthest = max(peer.step for peer in self._peers.values())
+        for rank, peer in self._peers.items():
+            for moment in () if self.interrupted or self._aborted else peer.restarts:
+                self._display.event(
+                    f"the restart of rank {rank} at {moment} never came: training ended at step {furthest}"
+                )
 
     def _exit_code(self) -> int:
         if self.interrupted and self._first is not None:
@@ -267,13 +284,21 @@ class Controller:
             peer.on_purpose = True
         self._display.ended(rank, code, peer.ending, asked=self.interrupted or self._aborted)
         self._stop_the_late()
-        if not self._introduced and code != 0 and not self.interrupted:
+        if code == 0 and not peer.joined:
+            peer.code = code = _NEVER_JOINED
+            self._display.event(f"rank {rank} ended without a call of peers.join(): the script has to call it once")
+        if not self._introduced and code != 0 and not self.interrupted and not self._aborted:
             self._aborted = True  # the other peers cannot start without its card
             self._display.event(
                 f"rank {rank} ended before the swarm could start, so all peers are stopped; see its log"
             )
-        elif code != 0 and not peer.restarts and peer.lives <= self._plan.restarts and self._swarm_goes_on():
+        elif code != 0 and self._may_restart(peer):
             self._restart(peer)
+
+    def _may_restart(self, peer: _Peer) -> bool:
+        """Whether a peer that has just died is started again at once."""
+        left = peer.lives <= self._plan.restarts and not peer.restarts
+        return left and peer.card is not None and self._swarm_goes_on()
 
     def _stop_the_late(self) -> None:
         """Stop restarted peers that no longer find a peer to get the model from."""

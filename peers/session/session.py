@@ -163,7 +163,9 @@ class Session:
         self.driver.rest(merge=False)
         self._rendezvous.enter(has_state)
         self.bulletin.add("status", self.rows)
+        self.chronicle.comparing = True
         self._start.gather(has_state)
+        self.chronicle.comparing = False
         self.driver.resume()
         self._replica.reclaim()
 

@@ -278,3 +278,33 @@ def test_who_ends_as_asked_is_not_started_again(tmp_path: Path) -> None:
     assert ended(controller) == 130
     assert host.signals == [(0, signal.SIGINT), (1, signal.SIGTERM)]
     assert host.started == [0, 1]
+
+
+def shown(directory: Path, says: Mapping[int, list[dict[str, Any]]], **options: Any) -> tuple[int | None, str]:
+    """Return the exit code and what the launcher said."""
+    out = io.StringIO()
+    controller, _ = played(directory, says, Display(Console(file=out, width=200), list(says)), **options)
+    return ended(controller), out.getvalue()
+
+
+def test_a_script_that_never_joins_is_not_a_success(tmp_path: Path) -> None:
+    code, out = shown(tmp_path, {0: [{"exit": 0}], 1: []})
+    assert code == 3
+    assert "rank 0 ended without a call of peers.join()" in out
+    assert out.count("ended before the swarm could start") == 1, "rank 1 ended because it was stopped"
+
+
+def test_who_never_joined_a_running_swarm_is_not_started_again(tmp_path: Path) -> None:
+    controller, host = played(tmp_path, {0: [{"exit": 7}], 1: [{"exit": 0}]}, restart=1)
+    controller._introduced = True  # as for a peer that joins
+    assert ended(controller) == 3
+    assert host.started == [0, 1]
+
+
+def test_a_restart_that_never_came_is_told(tmp_path: Path) -> None:
+    trained = {"status": {"step": 116, "state": "training"}}
+    code, out = shown(
+        tmp_path, {0: [trained, {"exit": 0}], 1: [TRAINING, {"exit": 0}]}, fault=("kill:1@300", "restart:1@400")
+    )
+    assert code == 0
+    assert "gossip: the restart of rank 1 at step 400 never came: training ended at step 116" in out
