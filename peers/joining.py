@@ -21,8 +21,10 @@ from peers.peer import Peer
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
 from peers.reporting.tensorboard import check_tensorboard
-from peers.session.cards import Card, CardTable, Channel, FixedTable, StoreTable
+from peers.session.bounded_call import Overdue, call_within
+from peers.session.cards import Card, CardTable, Channel, FixedTable, RendezvousError
 from peers.session.injection import Boundary, disturbed
+from peers.session.store_table import StoreTable, group_place
 from peers.setup import Setup, from_environment
 
 __all__ = ["join"]
@@ -48,7 +50,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         ```
     """
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
-    setup = _setup_from(channel) if channel is not None else from_environment(environment)
+    setup = _setup_from(channel) if channel is not None else _found(environment)
     setup = setup.changed(**arguments).settled()
     if setup.tensorboard:
         check_tensorboard()
@@ -117,6 +119,14 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel, metrics=metrics)
 
 
+def _found(environment: Mapping[str, str]) -> Setup:
+    """Return the settings of the program that started this process; a process group knows the rank too."""
+    setup, place = from_environment(environment), group_place()
+    if setup.world_size == 1 and place is not None:
+        return replace(setup, rank=place[0], world_size=place[1])
+    return setup
+
+
 def _setup_from(channel: Channel) -> Setup:
     """Return the settings that the launcher sends."""
     settings = channel.read()["setup"]
@@ -145,8 +155,19 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
     if not Endpoint(master or "127.0.0.1", 0).is_loopback and Endpoint.parse(setup.bind).is_loopback:
         # The others are on other machines: listen where they reach this one. Keys for this run go through the store.
         keys = None if setup.insecure else setup.keys or new_keys()
-        setup = replace(setup, bind=str(Endpoint(route_to(master), 0)), keys=keys)
+        setup = replace(setup, bind=str(Endpoint(_route_to(master, setup.start_timeout), 0)), keys=keys)
     return StoreTable(setup.rank, setup.world_size, setup.environment, setup.start_timeout), setup
+
+
+def _route_to(master: str, seconds: float) -> str:
+    """Return the address of this machine from which the host MASTER_ADDR is reached."""
+    try:
+        return call_within(seconds, lambda: route_to(master))
+    except Overdue:
+        reason = f"looking it up took longer than {seconds:g} s"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise RendezvousError(f"MASTER_ADDR={master!r} cannot be reached: {reason}; set it to the host of rank 0")
 
 
 def _own_bind(setup: Setup) -> str:

@@ -9,19 +9,14 @@ from __future__ import annotations
 import json
 import os
 import select
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Protocol
-
-from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
 from gossip.keys import valid_key
 
-__all__ = ["Card", "CardTable", "Channel", "FixedTable", "RendezvousError", "StoreTable"]
+__all__ = ["Card", "CardTable", "Channel", "FixedTable", "RendezvousError"]
 
 
 class RendezvousError(GossipError):
@@ -79,55 +74,6 @@ class FixedTable:
     def exchange(self, card: Card) -> dict[int, Card]:
         """Return the cards that were known beforehand."""
         return {**self._cards, card.rank: card}
-
-
-class StoreTable:
-    """torchrun's store, or one like it at MASTER_ADDR:MASTER_PORT for Slurm: kept until everybody has read it."""
-
-    def __init__(self, rank: int, world_size: int, environment: Mapping[str, str], timeout: float) -> None:
-        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
-        if missing:
-            raise SettingsError(
-                f"{' and '.join(missing)} must be set for {world_size} peers to find each other: to a host and a free "
-                "port of it. Or list all hosts, or start the peers with torchrun or gossip launch"
-            )
-        master = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
-        # torchrun serves the store itself; without torchrun rank 0 does, until all have read the cards.
-        serves = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        restart = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-        try:
-            store = TCPStore(
-                environment["MASTER_ADDR"],
-                int(environment["MASTER_PORT"]),
-                world_size,
-                is_master=serves,
-                timeout=timedelta(seconds=timeout),
-                wait_for_workers=False,
-            )
-        except (RuntimeError, ValueError) as error:
-            raise RendezvousError(f"rank {rank} found no store at {master}: {str(error).splitlines()[0]}") from error
-        self._store = PrefixStore(f"gossip/{restart}", store)
-        self._master = master
-        self._serves = serves
-        self._world_size = world_size
-
-    def exchange(self, card: Card) -> dict[int, Card]:
-        """Lay the card into the store and wait for the others'."""
-        self._store.set(f"card/{card.rank}", json.dumps(card.encode()))
-        cards = {}
-        for rank in range(self._world_size):
-            try:
-                cards[rank] = Card.decode(json.loads(self._store.get(f"card/{rank}")))
-            except RuntimeError as error:
-                raise RendezvousError(
-                    f"rank {rank} did not come to the store at {self._master}: does it run, and can it reach the store?"
-                ) from error
-        self._store.set(f"read/{card.rank}", "")
-        if self._serves:
-            # The store ends with this object. A peer that is gone by now does not read the store any more either.
-            with suppress(RuntimeError):
-                self._store.wait([f"read/{rank}" for rank in range(self._world_size)])
-        return cards
 
 
 class Channel:
