@@ -6,9 +6,9 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TypeVar
 
 import torch.distributed
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
@@ -18,6 +18,8 @@ from peers.session.bounded_call import Overdue, call_within
 from peers.session.cards import Card, RendezvousError
 
 __all__ = ["StoreTable", "group_place"]
+
+Result = TypeVar("Result")
 
 #: The stores that this process serves, by port.
 _served: dict[int, Store] = {}
@@ -83,7 +85,7 @@ class StoreTable:
             if not self._joins_group and self._serves:
                 _served.pop(self._port, None)
             if isinstance(error, Overdue):
-                raise RendezvousError(self._silent()) from None
+                raise self._silent() from None
             raise
 
     def _meet(self, card: Card, deadline: float) -> dict[int, Card]:
@@ -102,19 +104,20 @@ class StoreTable:
         own = json.dumps([self._world_size, card.encode()])
         table.set(f"card/{self._rank}", own)
         try:
-            if not self._wait_for("card", table, deadline, own):
-                raise RendezvousError(self._missing(table, joined))
-            cards = [self._read(table, rank) for rank in range(self._world_size)]
+            texts = self._wait(lambda: self._texts(table, own), deadline)
+            if not texts:
+                raise self._missing(table, joined)
+            cards = [self._read(rank, text) for rank, text in enumerate(texts)]
             if store.add(f"joined/{self._rank}", 1) != joined + 1:
-                raise RendezvousError(self._twice())
+                raise self._twice()
         except BaseException:
-            if not self._replaced(table, own):
-                table.delete_key(f"card/{self._rank}")
+            if self._text(table, self._rank) == own:
+                table.set(f"card/{self._rank}", "")  # taken back, not deleted: who asks for a missing key has to wait
             raise
         table.set(f"read/{self._rank}", "")
         if not self._joins_group and self._serves:
             # This process may end soon, and the store with it. A peer that is gone by then reads nothing either.
-            self._wait_for("read", table, deadline, own)
+            self._wait(lambda: table.check(self._keys("read")), deadline)
         return {one.rank: one for one in cards}
 
     def _connected(self) -> Store:
@@ -133,32 +136,39 @@ class StoreTable:
                     multi_tenant=True,  # a process group of this process, before or after, shares it
                 )
             except (RuntimeError, ValueError) as error:
-                raise RendezvousError(self._unconnected(error)) from error
+                raise self._unconnected(error) from error
             if self._serves:
                 _served[self._port] = store
         return PrefixStore(f"gossip/{restart}", store)
 
-    def _wait_for(self, what: str, table: Store, deadline: float, own: str) -> bool:
-        """Wait until all ranks have laid something down; return False if that takes too long.
+    def _wait(self, look: Callable[[], Result], deadline: float) -> Result:
+        """Look until there is something to be seen, and return it, or what is seen last if that takes too long.
 
         The store is asked again and again, for a wait of its own would hold up a process group that uses it too.
         """
-        keys, pause = [f"{what}/{rank}" for rank in range(self._world_size)], _FIRST_LOOK
-        while not table.check(keys):
-            if self._replaced(table, own):
-                raise RendezvousError(self._twice())
-            left = deadline - time.monotonic()
-            if left <= 0 or self._given_up.wait(min(pause, left)):
-                return False
+        pause = _FIRST_LOOK
+        while True:
+            seen, left = look(), deadline - time.monotonic()
+            if seen or left <= 0 or self._given_up.wait(min(pause, left)):
+                return seen
             pause = min(2 * pause, _LAST_LOOK)
-        return True
 
-    def _replaced(self, table: Store, own: str) -> bool:
-        """Whether another process has laid down a card of this rank."""
-        return bytes(table.get(f"card/{self._rank}")).decode() != own
+    def _keys(self, what: str) -> list[str]:
+        return [f"{what}/{rank}" for rank in range(self._world_size)]
 
-    def _read(self, table: Store, rank: int) -> Card:
-        text: Any = table.get(f"card/{rank}")
+    def _texts(self, table: Store, own: str) -> list[str]:
+        """Return all cards, or nothing while some are missing."""
+        if self._text(table, self._rank) != own:
+            raise self._twice()
+        if not table.check(self._keys("card")):
+            return []
+        texts = [self._text(table, rank) for rank in range(self._world_size)]
+        return texts if all(texts) else []
+
+    def _text(self, table: Store, rank: int) -> str:
+        return bytes(table.get(f"card/{rank}")).decode()
+
+    def _read(self, rank: int, text: str) -> Card:
         size, fields = json.loads(text)
         if size != self._world_size:
             raise RendezvousError(
@@ -169,39 +179,40 @@ class StoreTable:
 
     # What went wrong
 
-    def _missing(self, table: Store, joined: int) -> str:
-        ranks = [rank for rank in range(self._world_size) if not table.check([f"card/{rank}"])]
+    def _missing(self, table: Store, joined: int) -> RendezvousError:
+        there = [table.check([key]) and bool(self._text(table, rank)) for rank, key in enumerate(self._keys("card"))]
+        ranks = [rank for rank, found in enumerate(there) if not found]
         which = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks)) or self._rank}"
         before = f" Rank {self._rank} has joined there before; the others may have, too." if joined else ""
-        return (
+        return RendezvousError(
             f"{which} of {self._world_size} peers did not come to {self._name} within {self._timeout:g} s: does every "
             f"rank run, can it reach the store, and is WORLD_SIZE={self._world_size} right?{before}"
         )
 
-    def _twice(self) -> str:
-        return (
+    def _twice(self) -> RendezvousError:
+        return RendezvousError(
             f"another process came to {self._name} as rank {self._rank}: give each process a RANK of its own, and "
             "each run a MASTER_PORT of its own"
         )
 
-    def _unconnected(self, error: Exception) -> str:
+    def _unconnected(self, error: Exception) -> RendezvousError:
         if self._serves:
-            return (
+            return RendezvousError(
                 f"rank {self._rank} cannot serve {self._name}: {str(error).splitlines()[0]} "
                 "If another program has the port, set MASTER_PORT to a free one for all ranks"
             )
-        return f"rank {self._rank} found no store: {self._silent()}"
+        return self._silent()
 
-    def _silent(self) -> str:
+    def _silent(self) -> RendezvousError:
         """Say what is at the place of the store, if it does not answer as one."""
-        if self._joins_group:
-            return f"{self._name} did not answer rank {self._rank} within {self._timeout:g} s: does rank 0 still run?"
-        try:
-            with socket.create_connection((self._host, self._port), _LAST_WORDS):
-                found = (
-                    "something accepts connections there that does not answer as a store: does another program have "
-                    "the port? Then set MASTER_PORT to a free one for all ranks"
-                )
-        except OSError as error:
-            found = f"{error.strerror or error}; does rank 0 run there, and can this machine reach it?"
-        return f"{self._name} did not answer rank {self._rank} within {self._timeout:g} s: {found}"
+        found = "does rank 0 still run?"
+        if not self._joins_group:
+            try:
+                with socket.create_connection((self._host, self._port), _LAST_WORDS):
+                    found = (
+                        "something accepts connections there that does not answer as a store: does another program "
+                        "have the port? Then set MASTER_PORT to a free one for all ranks"
+                    )
+            except OSError as error:
+                found = f"{error.strerror or error}; does rank 0 run there, and can this machine reach it?"
+        return RendezvousError(f"{self._name} did not answer rank {self._rank} within {self._timeout:g} s: {found}")
