@@ -30,6 +30,8 @@ from peers.setup import Setup, from_environment
 __all__ = ["join"]
 
 _log = logging.getLogger("gossip")
+#: Seconds beyond the time limit of the start in which the launcher says who is missing.
+_LAUNCHER_GRACE = 3.0
 
 
 def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
@@ -141,6 +143,8 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
     if setup.contacts:
         return FixedTable((), ()), setup
     if channel is not None:
+        # The launcher itself ends the wait in time, and knows who is missing; it may be gone or stalled, though.
+        channel.start_timeout = setup.start_timeout + _LAUNCHER_GRACE
         return channel, setup
     if setup.hosts:
         if setup.public_keys and setup.keys is None:

@@ -19,7 +19,7 @@ from gossip.net.transport import new_keys
 from launch.swarm.host import Host
 from launch.swarm.interrupts import interruptible
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat
-from launch.watch.display import Display
+from launch.watch.display import Display, how
 from launch.watch.invitation import JOIN, WATCH, Invitation, write_invitation
 
 __all__ = ["FAILED", "INTERRUPTED", "SOME_FAILED", "Controller"]
@@ -94,6 +94,8 @@ class Controller:
         #: Requests to stop: those that came, and those that were followed.
         self._requests = self._followed = 0
         self._aborted = False
+        #: When the first peer began to wait for the others.
+        self._first_card: float | None = None
         #: When those who were asked to stop are killed.
         self._kill_at: float | None = None
         self._began = clock()
@@ -169,6 +171,7 @@ class Controller:
             if self._will_return(peer) and self._reached(peer.restarts[0]):
                 peer.restarts.pop(0)
                 self._restart(peer)
+        self._check_arrivals()
         if self._aborted and self._kill_at is None:
             self._ask_to_stop()
             self._kill_at = self._clock() + self._grace
@@ -204,6 +207,8 @@ class Controller:
             self._display.line(rank, message["line"])
         elif "card" in message:
             peer.card = message["card"]
+            if self._first_card is None:
+                self._first_card = self._clock()
             self._introduce(peer)
         elif "status" in message:
             peer.listens = True
@@ -211,7 +216,7 @@ class Controller:
             peer.trains = peer.trains or message["status"].get("state") == "training"
             self._display.status(rank, message["status"])
         elif "exit" in message:
-            self._ended(peer, message["exit"])
+            self._ended(peer, message["exit"], lost=message.get("lost", False))
 
     def _start(self, peer: _Peer, **extra: Any) -> None:
         if peer.keys is not None:
@@ -227,6 +232,8 @@ class Controller:
 
     def _introduce(self, peer: _Peer) -> None:
         """Give everybody all cards, once they are there; one that comes later gets them at once."""
+        if self._aborted:
+            return
         cards = {"cards": [one.card for one in self._peers.values() if one.card is not None]}
         if self._introduced:
             peer.host.tell(peer.seat.rank, cards)
@@ -246,7 +253,8 @@ class Controller:
             except OSError as error:
                 self._display.event(f"cannot write {name}, which joining or watching the run needs: {error}")
 
-    def _ended(self, peer: _Peer, code: int) -> None:
+    def _ended(self, peer: _Peer, code: int, *, lost: bool) -> None:
+        """Note the exit of a peer; it may run on, if only the connection to its host is lost."""
         rank = peer.seat.rank
         peer.running, peer.code = False, code
         if code == -signal.SIGKILL and peer.kills < self._kills[rank]:
@@ -254,13 +262,38 @@ class Controller:
             peer.on_purpose = True
         self._display.ended(rank, code, asked=self._interrupted or self._aborted)
         self._stop_the_late()
-        if not self._introduced and code != 0 and not self._interrupted:
-            self._aborted = True  # the other peers cannot start without its card
-            self._display.event(
-                f"rank {rank} ended before the swarm could start, so all peers are stopped; see its log"
-            )
+        waited_for = any(other.running and other.card is not None for other in self._peers.values())
+        if not self._introduced and (code != 0 or waited_for) and not self._interrupted:
+            self._abort(rank, how(code))  # the other peers cannot start without its card
         elif code != 0 and not peer.restarts and peer.lives <= self._plan.restarts and self._swarm_goes_on():
             self._restart(peer)
+        elif not (peer.trains or peer.restarts or lost or self._interrupted):
+            self._tell_waiting(rank, how(code))
+
+    def _abort(self, rank: int, what: str) -> None:
+        """End the launch before the swarm has begun; who waits for a rank is told what happened to it."""
+        if not self._aborted:
+            self._aborted = True
+            self._tell_waiting(rank, what)
+            self._display.event(
+                f"rank {rank} {what} before the swarm could start, so all peers are stopped; see its log"
+            )
+
+    def _tell_waiting(self, rank: int, what: str) -> None:
+        """Tell those who have not attached a model that they wait in vain for a rank; they end with an error."""
+        for other in self._peers.values():
+            if other.running and not other.trains and other.card is not None:
+                other.host.tell(other.seat.rank, {"failed": [rank, what]})
+
+    def _check_arrivals(self) -> None:
+        """End the launch if some ranks have not shown their cards in time."""
+        if self._introduced or self._aborted or self._first_card is None:
+            return
+        if self._clock() - self._first_card > float(self._plan.common["start_timeout"]):
+            late = [rank for rank, peer in self._peers.items() if peer.card is None]
+            seconds = f"{self._plan.common['start_timeout']:g} s"
+            others = f" (nor did ranks {', '.join(map(str, late[1:]))})" if late[1:] else ""
+            self._abort(late[0], f"did not call peers.join within {seconds}{others}")
 
     def _stop_the_late(self) -> None:
         """Stop restarted peers that no longer find a peer to get the model from."""
@@ -291,7 +324,15 @@ class Controller:
         )
 
     def _ask_to_stop(self) -> None:
-        """Ask all peers to end by themselves; end those that do not listen yet, and would only print a traceback."""
+        """Ask all peers to end by themselves; end those that do not listen yet, and would only print a traceback.
+
+        Those who wait for the cards of an aborted launch have been told why, and end with an error that says so.
+        """
+        if self._aborted and not self._interrupted:
+            for rank, peer in self._peers.items():
+                if peer.running and peer.card is None:
+                    peer.host.signal(rank, signal.SIGTERM)
+            return
         asked = {rank for rank, peer in self._peers.items() if peer.running and peer.listens}
         for rank in asked:
             self._peers[rank].host.signal(rank, signal.SIGINT)

@@ -7,8 +7,12 @@ on peers know each other.
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -84,19 +88,44 @@ class Channel:
 
     def __init__(self, descriptors: str) -> None:
         try:
-            reading, self._out = (int(number) for number in descriptors.split(","))
-            self._in = os.fdopen(reading, "r", encoding="utf-8")
+            self._in, self._out = (int(number) for number in descriptors.split(","))
+            os.set_blocking(self._in, False)
             os.set_blocking(self._out, False)
         except (ValueError, OSError) as error:
             raise SettingsError(f"GOSSIP_CHANNEL={descriptors!r} does not name two open file descriptors") from error
+        self._unread = b""
+        #: Seconds to wait for the cards of the others.
+        self.start_timeout = math.inf
+        #: How ranks ended that had not attached a model; the others wait for them in vain.
+        self._failed: dict[int, str] = {}
 
-    def read(self) -> dict[str, Any]:
-        """Return the next line from the launcher."""
-        line = self._in.readline()
-        if not line:
-            raise RendezvousError(f"the launcher ended before process {os.getpid()} could start as a peer")
+    def read(self, seconds: float = math.inf) -> dict[str, Any]:
+        """Return the next line from the launcher; an empty one if none comes in time."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._unread:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._in], [], [], None if left == math.inf else left)[0]:
+                return {}
+            data = os.read(self._in, 1 << 16)
+            if not data:
+                raise RendezvousError(f"the launcher ended before process {os.getpid()} could start as a peer")
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
+
+    def failed(self) -> dict[int, str]:
+        """Return how ranks ended that had not attached a model, as far as the launcher has said so by now."""
+        # A launcher that is gone says nothing more.
+        with suppress(RendezvousError, OSError):
+            while message := self.read(0.0):
+                self._note(message)
+        return self._failed
+
+    def _note(self, message: Mapping[str, Any]) -> None:
+        if "failed" in message:
+            rank, how = message["failed"]
+            self._failed[int(rank)] = str(how)
 
     def send(self, **message: Any) -> bool:
         """Send the launcher a line, without waiting for it; return False if it did not take the line."""
@@ -111,10 +140,22 @@ class Channel:
     def exchange(self, card: Card) -> dict[int, Card]:
         """Give the launcher the card and take all of them from it."""
         self.send(card=card.encode())
-        cards = [Card.decode(fields) for fields in self.read()["cards"]]
-        return {one.rank: one for one in cards}
+        deadline = time.monotonic() + self.start_timeout
+        while True:
+            message = self.read(max(0.0, deadline - time.monotonic()))
+            self._note(message)
+            if "cards" in message:
+                return {one.rank: one for one in map(Card.decode, message["cards"])}
+            if self._failed:
+                rank, how = next(iter(self._failed.items()))
+                raise RendezvousError(f"rank {rank} {how} before the swarm could start; see its log")
+            if not message:
+                raise RendezvousError(
+                    f"the launcher did not introduce rank {card.rank} to the others within {self.start_timeout:g} s: "
+                    "does it still run?"
+                )
 
     def close(self) -> None:
         """Close both descriptors."""
-        self._in.close()
+        os.close(self._in)
         os.close(self._out)
