@@ -49,6 +49,8 @@ class _Peer:
     kills: int = 0
     #: How it ended: None while it has not; 0 is well.
     code: int | None = None
+    #: Whether it had to stop because another process has its rank.
+    rank_taken: bool = False
     #: Whether it ended by a fault that was asked for.
     on_purpose: bool = False
     keys: list[str] | None = None
@@ -127,6 +129,11 @@ class Controller:
     def results(self) -> dict[int, int | None]:
         """Return the exit code of every rank."""
         return {rank: peer.code for rank, peer in self._peers.items()}
+
+    @property
+    def rank_taken(self) -> bool:
+        """Whether a peer had to stop because another process has its rank."""
+        return any(peer.rank_taken for peer in self._peers.values())
 
     def _exit_code(self) -> int:
         if self._interrupted:
@@ -215,6 +222,9 @@ class Controller:
             peer.step = max(peer.step, int(message["status"].get("step", 0)))
             peer.trains = peer.trains or message["status"].get("state") == "training"
             self._display.status(rank, message["status"])
+        elif "ended" in message:
+            # How its `with` block ended: for an error, by the name of its class.
+            peer.rank_taken = str(message["ended"]).startswith("failed: RankTaken:")
         elif "exit" in message:
             self._ended(peer, message["exit"], lost=message.get("lost", False))
 
@@ -265,10 +275,15 @@ class Controller:
         waited_for = any(other.running and other.card is not None for other in self._peers.values())
         if not self._introduced and (code != 0 or waited_for) and not self._interrupted:
             self._abort(rank, how(code))  # the other peers cannot start without its card
-        elif code != 0 and not peer.restarts and peer.lives <= self._plan.restarts and self._swarm_goes_on():
+        elif self._is_started_again(peer):
             self._restart(peer)
         elif not (peer.trains or peer.restarts or lost or self._interrupted):
             self._tell_waiting(rank, how(code))
+
+    def _is_started_again(self, peer: _Peer) -> bool:
+        """Whether a peer that has just ended is started again at once, with its rank."""
+        may = peer.code != 0 and not peer.restarts and not peer.rank_taken
+        return may and peer.lives <= self._plan.restarts and self._swarm_goes_on()
 
     def _abort(self, rank: int, what: str) -> None:
         """End the launch before the swarm has begun; who waits for a rank is told what happened to it."""

@@ -37,11 +37,8 @@ def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[str]:
         end = next((place for place, name in enumerate(names) if not name or name.startswith("-")), len(names))
         return names[:end]
     program = shutil.which("nvidia-smi", path=environment.get("PATH"))
-    if program is not None:
-        count = _listed_by(program)
-    else:
-        count = len(list(_PROC.iterdir())) if _PROC.is_dir() else 0
-    return [str(number) for number in range(count)]
+    known = list(_PROC.iterdir()) if _PROC.is_dir() else []
+    return [str(number) for number in range(len(known) if program is None else _listed_by(program))]
 
 
 @cache  # it takes up to a second, and is asked for each peer
