@@ -81,7 +81,16 @@ class Attachment:
             self._restored = self._resume() if setup.resume else None
             turns, self._step = (None, 0) if self._restored is None else (self._restored.turns, self._restored.step)
             self.session = Session(
-                setup, preset, transport, cards, self.replica, reporter.warn, reporter.note, turns, self._step
+                setup,
+                preset,
+                transport,
+                cards,
+                self.replica,
+                reporter.warn,
+                reporter.note,
+                turns,
+                self._step,
+                failed=reporter.failed,
             )
         except BaseException:
             self.saving.close()

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 import topologies
 from gossip import policies, presets
 from gossip.collective.making import check_settings
@@ -22,8 +24,9 @@ from launch.swarm.host import Emit, Host, LocalHost
 from launch.swarm.hostfile import LOCAL, HostLine, read_hostfile, selected
 from launch.swarm.interrupts import interruptible
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat, check_program, program
+from launch.swarm.one_launcher import check_one_launcher
 from launch.swarm.ports import check_ports
-from launch.swarm.run_place import used
+from launch.swarm.run_place import claimed, used
 from launch.terminal import output, warn
 from launch.user_errors import CommandError
 from launch.watch.display import Display
@@ -40,6 +43,8 @@ _MOST_PEERS = 100_000
 
 def launch(options: LaunchOptions) -> int:
     """Check, start and watch; return the exit code."""
+    if not options.each_task:
+        check_one_launcher(program(options.script, options.arguments, options.module))
     plan, faults = planned(options)
     warn(plan.warning)
     console = output()
@@ -47,6 +52,18 @@ def launch(options: LaunchOptions) -> int:
         for line in plan.lines():
             console.print(line, soft_wrap=True)
         return 0
+    while True:
+        with claimed(plan.run_dir) as free:
+            if free and (options.resume or not used(plan.run_dir)):
+                return _run(plan, faults, options, console)
+            if options.run_dir:
+                raise CommandError(
+                    f"another gossip launch uses {plan.run_dir}: choose another --run-dir, or wait until it has ended"
+                )
+        plan, faults = planned(options)  # another launch of the same second was faster
+
+
+def _run(plan: LaunchPlan, faults: Faults, options: LaunchOptions, console: Console) -> int:
     if plan.spread:
         from launch.swarm.ssh import addressed
 
@@ -117,7 +134,7 @@ def _run_dir(options: LaunchOptions, *, all_here: bool) -> Path:
 def _unused(name: str) -> Path:
     """Return the directory of that name, or one with a number behind it: two launches may be of the same second."""
     numbered = (Path(f"{name}-{number}" if number > 1 else name) for number in itertools.count(1))
-    return next(path for path in numbered if not used(path))
+    return next(path for path in numbered if not path.exists())
 
 
 def _hosts_of(options: LaunchOptions) -> list[HostLine]:
@@ -158,7 +175,6 @@ def _write_config(plan: LaunchPlan, options: LaunchOptions) -> None:
     # Without the run directory: a launch that reads this file is another run, in another directory.
     options = replace(options, run_dir="", resume=False)
     try:
-        plan.run_dir.mkdir(parents=True, exist_ok=True)
         (plan.run_dir / "config.toml").write_text(
             to_toml(options.for_file(), "how this run was launched; gossip launch --config takes it again"), "utf-8"
         )

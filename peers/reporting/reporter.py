@@ -69,6 +69,10 @@ class Reporter:
         """Write an event into the records."""
         self._records.event(step=self._figures().step, **event)
 
+    def failed(self) -> Mapping[int, str]:
+        """Return how ranks ended that had not attached a model, as far as the launcher has said so."""
+        return {} if self._channel is None else self._channel.failed()
+
     def log(self, values: Mapping[str, Any]) -> None:
         """Keep values of the user's for the line of the step that they belong to."""
         self._line.log(values)

@@ -52,6 +52,7 @@ class Session:
         note: Callable[..., None],
         turns: list[int] | None = None,
         step: int = 0,
+        failed: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
         """Start the gossip thread; the values are the trainer's until `gather`.
 
@@ -65,6 +66,7 @@ class Session:
             note: is called, in any thread, with the fields of an event for the records.
             turns: where in the schedule each shard was at the checkpoint.
             step: the number of steps before the checkpoint.
+            failed: returns how ranks ended that had not attached a model, as far as that is known.
         """
         self._replica = replica
         self._warn = warn
@@ -109,7 +111,7 @@ class Session:
         )
         self.driver = Driver(core, transport, listen=self._listener.hear)
         self._rendezvous = rendezvous = Rendezvous(setup.rank, self.driver, self.bulletin, replica)
-        self._start = Start(setup, self.policy, self.driver, self._listener, rendezvous, contacts, warn)
+        self._start = Start(setup, self.policy, self.driver, self._listener, rendezvous, contacts, warn, failed)
         self._consensus = Consensus(
             setup.rank,
             self.driver,

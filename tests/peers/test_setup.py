@@ -121,7 +121,7 @@ def test_a_master_in_the_environment_counts_for_ranks_that_are_arguments() -> No
     with reserved_ports(2) as ports:
         environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
         bind = f"127.0.0.1:{ports[1]}"
-        with pytest.raises(RendezvousError, match="rank 1 did not come") as caught:
+        with pytest.raises(RendezvousError, match="rank 1 of 2 peers did not come") as caught:
             peers.join(environment, rank=0, world_size=2, start_timeout=3.0, bind=bind)
         with peers.join({}, bind=bind):  # given back already, although the error is still held
             assert caught.value is not None
