@@ -15,6 +15,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from peers.data.data_news import DataNews, Loop, Sampled
 from peers.data.fingerprints import rows_hash, sketch_of
+from peers.data.inputs import NO_EVIDENCE
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 2**63) | st.floats() | st.text(max_size=3) | st.binary(max_size=3),
@@ -55,6 +56,18 @@ def test_a_former_life_of_this_peer_is_not_another_peer() -> None:
     news, warnings = speaking(0)
     news.merge(news.encode())
     assert warnings == []
+
+
+@pytest.mark.parametrize(("again", "constant", "notices"), [(False, False, 1), (True, False, 0), (False, True, 0)])
+def test_a_later_life_and_inputs_that_never_change_bring_no_notice(again: bool, constant: bool, notices: int) -> None:
+    warnings: list[str] = []
+    other, news = DataNews(1, warnings.append), DataNews(0, warnings.append, again=again)
+    other.saw(7, constant=False)
+    news.saw(NO_EVIDENCE, constant=constant)
+    for _ in range(2):
+        news.merge(other.encode())
+        other.merge(news.encode())
+    assert ["neither peer.batches nor peer.sampler" in text for text in warnings] == [True] * notices
 
 
 def test_what_was_heard_before_this_peer_had_something_to_compare_counts() -> None:
