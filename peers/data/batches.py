@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 from peers.data.dataset_checks import counted
 from peers.data.progress import WINDOW, Progress, ProgressError
 from peers.data.sampler import shuffled
+from peers.data.workers import ServingWorker
 from topologies.draws import draw
 
 __all__ = ["Batches", "to_device"]
@@ -94,6 +95,7 @@ class Batches:
         # A separate generator: making an iterator draws a seed for the workers, and the trainer's random numbers must
         # not depend on how often a run was interrupted.
         self._generator = torch.Generator()
+        loader["worker_init_fn"] = ServingWorker(loader.get("worker_init_fn"))
         self._loader: DataLoader[Any] = DataLoader(
             dataset, batch_sampler=_Claims(self), generator=self._generator, **loader
         )

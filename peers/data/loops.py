@@ -190,7 +190,7 @@ class DataLoops:
                         "DataLoader of your own; for two data sets at once, use torch.utils.data.StackDataset"
                     )
                 # A newcomer may have begun before it heard where the others are.
-                if self._setup.incarnation and _is_over(index, board):
+                if self._setup.life and _is_over(index, board):
                     break
         finally:
             if self._running == index:
