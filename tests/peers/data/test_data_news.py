@@ -93,10 +93,10 @@ def test_a_peer_that_says_nothing_of_its_data_is_told_of_by_its_progress() -> No
     "tensor",
     [
         torch.arange(12).reshape(4, 3),
-        torch.randn(4, 3).to(torch.bfloat16),
-        torch.randn(4, 2, 5, dtype=torch.complex64),
-        torch.rand(4, 3) > 0.5,
-        torch.randn(4, 70_000),
+        torch.linspace(-1, 1, 12).reshape(4, 3).to(torch.bfloat16),
+        torch.linspace(-1, 1, 40).reshape(4, 2, 5).to(torch.complex64),
+        torch.eye(4) > 0.5,
+        torch.linspace(-1, 1, 280_000).reshape(4, 70_000),
     ],
 )
 def test_rows_count_in_any_order_and_differences_are_seen(tensor: torch.Tensor) -> None:
