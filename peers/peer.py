@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
