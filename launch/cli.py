@@ -77,6 +77,12 @@ def guarded(run: Callable[[], int]) -> int:
     except user_errors() as error:
         print(f"gossip: error: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A file or directory that the user has named, and that cannot be used: a name too long, a full disk.
+        print(f"gossip: error: {error.filename!s:.200}: {error.strerror}", file=sys.stderr)
+        return 2
     return code
 
 

@@ -15,15 +15,19 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.attachment import Attachment
 from peers.checkpoints.saving import Stateful
+from peers.data.data_news import DataNews, Sampled
+from peers.data.data_watch import DataWatch
+from peers.data.dataset_checks import counted
+from peers.data.fingerprints import sketch_of
 from peers.data.loops import DataLoops
 from peers.data.sampler import PeerSampler
 from peers.device import device_of
 from peers.endings import divergence, ending_of, is_workers_death, no_consensus
 from peers.evaluation import Evaluation, evaluate_both
-from peers.model.trained import trains
+from peers.reporting.logged import why_not_logged
 from peers.reporting.metrics import Figures, Metrics
 from peers.reporting.records import Records
-from peers.reporting.reporter import RESERVED, Reporter
+from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
 from peers.session.agreement_errors import AgreementError, DivergenceError
 from peers.session.cards import Card, Channel
@@ -63,6 +67,7 @@ class Peer:
         self._records = records
         self._boundary = boundary
         self._metrics = metrics
+        self._launched = channel is not None
         self._stop = StopRequest(setup.stop_within)
         #: Where the model belongs: move it there before `attach`.
         self.device = device_of(setup)
@@ -74,8 +79,11 @@ class Peer:
         self._diverged_at: int | None = None
         #: Whether the script has been told that training diverged.
         self._told_divergence = False
-        self._loops = DataLoops(setup, self.device, lambda: self.view)
         self._reporter = Reporter(setup, records, channel, self._figures)
+        again = setup.resume or setup.incarnation > 0
+        self._data_news = DataNews(setup.rank, self._reporter.warn, again=again)
+        self._data_watch: DataWatch | None = None
+        self._loops = DataLoops(setup, self.device, lambda: self.view, self._data_news, self._reporter.warn)
         self._meter = StepMeter()
         self._closed = False
         self._process = os.getpid()
@@ -154,26 +162,46 @@ class Peer:
 
         Args:
             model: any module, on one device. Its parameters stay the same objects, their memory moves.
-            optimizer: any optimizer over its parameters.
+            optimizer: any optimizer over its parameters. If it wraps another one, as accelerate's do, that one's steps
+                count.
             also: further objects that belong into checkpoints, by name, such as learning rate schedulers.
+
+        Raises:
+            SettingsError: If the model or the optimizer cannot be attached, before any other peer is waited for.
+            StateError: If a checkpoint cannot hold one of the further objects.
         """
         if self._attachment is not None:
             raise PeerError(f"rank {self.rank} has a model attached already: a peer has one replica")
         if self._closed:
             raise PeerError(f"rank {self.rank} has ended: attach the model inside of the peer's with statement")
-        if not trains(optimizer, model):
-            self._reporter.warn("the optimizer holds none of the model's parameters: is it that of another model?")
         setup, preset, transport, cards = self._setup, self._preset, self._transport, self._cards
         with self._stop.put_off():  # a gossip thread that nobody knows of could not be ended
             self._attachment = Attachment(
                 setup, preset, transport, cards, model, optimizer, also or {}, self._reporter, self._set_step
             )
         self._attachment.start(self._after_step)
+        self._look_at_data(model)
         self._agreed_at = self.step
         self._meter.restart()
         self._stop.patient = True
         atexit.register(self._forgotten)
         self._reporter.report(state="training")
+        if not self._launched and self.world_size > 1 and self.rank == min(self.view):
+            self._reporter.announce("formed", self._who_trains())
+
+    def _who_trains(self) -> str:
+        """Say that a swarm has formed: where no launcher shows it, nothing else would."""
+        setup = self._setup
+        sentence = f"{len(self.view)} peers train together: {setup.algorithm} on {setup.topology}"
+        watched = setup.keys is None and self._transport.endpoint.is_loopback
+        return f"{sentence}; to watch them: gossip watch {self._transport.endpoint}" if watched else sentence
+
+    def _look_at_data(self, model: torch.nn.Module) -> None:
+        """Compare this peer's data with that of the others, if there are any."""
+        bulletin = self._attached().session.bulletin
+        bulletin.add("data", self._data_news)
+        if len(self.view) > 1:
+            self._data_watch = DataWatch(model, self._data_news, bulletin.publish)
 
     def _set_step(self, step: int) -> None:
         self.step = step
@@ -188,6 +216,7 @@ class Peer:
     def _after_step(self) -> None:
         attachment = self._attached()
         driver = attachment.session.driver
+        self._reporter.step_ends()
         self.step += 1
         if self._boundary:
             self._boundary.passed(self.step, self._meter.seconds)
@@ -197,8 +226,23 @@ class Peer:
         took = self._meter.finish(waited, driver.bytes_sent, driver.bytes_received, self.samples)
         self._reporter.step_finished(weight=self.weight, **took)
         attachment.saving.step_is_over(self.step)
+        if self._data_watch is not None and not self._data_watch.step_over():
+            self._data_watch = None
         if not self._loops.any_running:
-            self._settle()
+            self._settle_later()
+
+    def _settle_later(self) -> None:
+        """Save and stop if that is due, once the script is through with the step that the optimizer has just made."""
+        attachment = self._attached()
+        saving, asked = attachment.saving, self._stop.asked
+        if asked:
+            saving.last_is_due(self.step)
+        if saving.begin_if_due(attachment.session.status(), self._loops.begun) or asked:
+            attachment.next_pass.expect(self._settle_now)
+
+    def _settle_now(self) -> None:
+        self._attached().saving.finish(last=self._stop.asked)
+        self._stop.now()
 
     def _settle(self, stepped: bool = True) -> None:
         """Save and stop if that is due: between two steps, where neither tears anything apart.
@@ -221,6 +265,8 @@ class Peer:
     ) -> Iterator[Any]:
         """Yield batches, on the peer's device, until the swarm as a whole has gone through the epochs.
 
+        One such loop runs at a time: a loop that begins inside of another one ends that.
+
         Args:
             dataset: anything with a length and an index, the same for all peers.
             batch_size: samples in a batch.
@@ -228,8 +274,13 @@ class Peer:
             drop_last: leave out the last batch of an epoch when it is not full.
             loader: options of `torch.utils.data.DataLoader`: ``num_workers``, ``pin_memory``, ``collate_fn`` and so on.
         """
+        self._attached()
+        counted(dataset, batch_size, epochs, drop_last, loader)  # an error shows here, not where the loop begins
+        return self._batches(dataset, batch_size, epochs, {"drop_last": drop_last, **loader})
+
+    def _batches(self, dataset: Any, batch_size: int, epochs: int, options: dict[str, Any]) -> Iterator[Any]:
         attachment = self._attached()
-        options = {"drop_last": drop_last, **loader}
+        attachment.next_pass.now()
         bulletin, saving = attachment.session.bulletin, attachment.saving
         loop = self._loops.begin(dataset, batch_size, epochs, bulletin, saving, **options)
         self._meter.skip_samples(self.samples)  # those of a checkpoint are in the lines of a former life
@@ -238,17 +289,21 @@ class Peer:
         try:
             for batch in loop:
                 before = self.step
+                self._reporter.step_begins()
                 yield batch
                 # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
                 self._settle(self.step != before)
         finally:
             loop.close()
-            if not self._closed:
+            if not (self._closed or self._loops.any_running):
                 attachment.steps.pause()
 
     def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
         """Return a sampler of this peer's part of the data, for a ``DataLoader`` that the script makes itself."""
-        return PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
+        sampler = PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
+        whole = isinstance(dataset, int)
+        self._data_news.sample(Sampled(dataset, None) if whole else Sampled(len(dataset), sketch_of(dataset)))
+        return sampler
 
     # Agreement
 
@@ -269,6 +324,7 @@ class Peer:
             AgreementError: not all peers came, or they did not come near enough to each other.
             DivergenceError: this peer's model holds NaN or infinity. The others agree without it.
         """
+        self._attached().next_pass.now()
         self._agreed_at = self.step
         try:
             return self._agree(tolerance, timeout)
@@ -279,11 +335,12 @@ class Peer:
             return error.disagreement
 
     def _agree(self, tolerance: float, timeout: float | None, on_agreed: Callable[[], None] = lambda: None) -> float:
-        steps = self._attached().steps
+        attachment = self._attached()
         self._between_rounds()
         self._reporter.report(state="mixing")
+        attachment.bindings.check()
         try:
-            reached = steps.consensus(Terms(tolerance, timeout, self._between_rounds, on_agreed))
+            reached = attachment.steps.consensus(Terms(tolerance, timeout, self._between_rounds, on_agreed))
         except AgreementError as error:
             self._mixed(error.disagreement)
             if isinstance(error, DivergenceError) and (named := self._divergence()) is not None:
@@ -323,6 +380,9 @@ class Peer:
         each has its own values back.
         """
         attachment = self._attached()
+        if self._stop.asked:
+            attachment.next_pass.now()
+        attachment.bindings.check()
         return evaluate_both(
             function,
             attachment.replica,
@@ -332,10 +392,14 @@ class Peer:
 
     # Reports
 
-    def log(self, **values: Any) -> None:
-        """Note values, such as the loss, for this step's line in the metrics."""
-        if taken := sorted(RESERVED & values.keys()):
-            raise PeerError(f"{', '.join(taken)}: the peer itself logs a value of this name: choose another name")
+    def log(self, /, **values: Any) -> None:
+        """Note values, such as the loss, for this step's line in the metrics: numbers, tensors of one number, text.
+
+        Before ``optimizer.step()`` or after it: the line stays open until the next step begins. What is not finite,
+        such as the loss of training that diverged, becomes null in the line.
+        """
+        if (problem := why_not_logged(values)) is not None:
+            raise PeerError(f"peer.log cannot write these values into the line of the step: {problem}")
         self._reporter.log(values)
 
     # The end
@@ -383,11 +447,13 @@ class Peer:
             self._transport.close()
         else:
             weight = self.weight
+            if self._data_watch is not None:
+                self._data_watch.close()
             # Of the time that is left, the other half is for the checkpoint and the summary.
             self._attachment.close(_FLUSH, at_most=self._stop.seconds_left / 2)
         if self._metrics is not None:
             self._metrics.close()
-        self._boundary.close()
+        self._boundary.close(finished=how == "finished")
         if self._stop.asked and how == "interrupted":
             newest = None if self._attachment is None else self._attachment.saving.newest()
             self._reporter.announce("stop", stop_notice(self.step, newest))

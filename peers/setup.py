@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from gossip.defaults import ALGORITHM
 from gossip.errors import SettingsError
 from gossip.keys import KeyPair
 from gossip.shares import check_share
@@ -38,7 +39,7 @@ class Setup:
     run: str = "run"
     #: As on the command line, NAME[:k=v,...]; an empty topology: one that suits the algorithm.
     topology: str = ""
-    algorithm: str = "osgp"
+    algorithm: str = ALGORITHM
     #: loopback, lan or wan; empty: loopback if all peers are on this machine, else lan.
     preset: str = ""
     #: The seed of random topologies, data order and injected faults.

@@ -17,7 +17,7 @@ from launch.watch.peer_table import peer_table
 from launch.watch.picture import behind
 from peers.table.columns import RATES, TOLD
 
-__all__ = ["Display"]
+__all__ = ["Display", "how"]
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 #: Exit codes after a request to stop: those of a peer, and those of any other program.
@@ -148,7 +148,9 @@ class Display:
 
 def how(code: int) -> str:
     """Say how a process ended."""
-    if code >= 0:
+    if code == 0:
+        return "ended with exit code 0"
+    if code > 0:
         return f"failed with exit code {code}"
     try:
         return f"was ended by {signal.Signals(-code).name}"

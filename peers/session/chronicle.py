@@ -57,6 +57,8 @@ class Chronicle:
         self._newcomer = newcomer
         #: The ranks whose life this peer has not heard of yet.
         self._unheard = set() if lives_known else set(self.states)
+        #: Whether the peers have not yet compared their models; those that differ are about to be told so.
+        self.comparing = False
         self._not_finite: set[int] = set()
         #: How often each rank slowed or recovered: a straggler may do so with every step.
         self._paces: Counter[tuple[int, str]] = Counter()
@@ -133,7 +135,8 @@ class Chronicle:
                 event="rejected", reason=reason.value, origin=effect.origin, count=count, text=effect.detail[:200]
             )
         # Frames that are late for a former life, or early from a peer not heard of yet, are to be expected.
-        if effect.log and reason not in (Reason.STALE, Reason.STRANGER):
+        expected = {Reason.STALE, Reason.STRANGER} | ({Reason.SHAPE, Reason.DTYPE} if self.comparing else set())
+        if effect.log and reason not in expected:
             self._warn(f"rejected a frame, {count} so far: {reason.value} from {effect.origin}: {effect.detail}")
 
     def _reincarnated(self, incarnation: int, weight: float) -> None:

@@ -10,7 +10,7 @@ from peers.model.replica import Replica
 from peers.session.bulletin import Agreement, Bulletin, RollCall
 from peers.session.cards import RendezvousError
 
-__all__ = ["Rendezvous", "StartError"]
+__all__ = ["RankTaken", "Rendezvous", "StartError"]
 
 #: Seconds after which a peer that waits looks whether the gossip thread still runs.
 _GLANCE = 0.2
@@ -20,6 +20,10 @@ _LAST_WORDS = 8
 
 class StartError(RendezvousError):
     """The peers came together, but do not fit together."""
+
+
+class RankTaken(StartError):
+    """Another process has this peer's rank. `gossip join` knows this error by its name, and tries another rank."""
 
 
 class Rendezvous:

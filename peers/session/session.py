@@ -52,6 +52,7 @@ class Session:
         note: Callable[..., None],
         turns: list[int] | None = None,
         step: int = 0,
+        failed: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
         """Start the gossip thread; the values are the trainer's until `gather`.
 
@@ -65,6 +66,7 @@ class Session:
             note: is called, in any thread, with the fields of an event for the records.
             turns: where in the schedule each shard was at the checkpoint.
             step: the number of steps before the checkpoint.
+            failed: returns how ranks ended that had not attached a model, as far as that is known.
         """
         self._replica = replica
         self._warn = warn
@@ -109,7 +111,7 @@ class Session:
         )
         self.driver = Driver(core, transport, listen=self._listener.hear)
         self._rendezvous = rendezvous = Rendezvous(setup.rank, self.driver, self.bulletin, replica)
-        self._start = Start(setup, self.policy, self.driver, self._listener, rendezvous, contacts, warn)
+        self._start = Start(setup, self.policy, self.driver, self._listener, rendezvous, contacts, warn, failed)
         self._consensus = Consensus(
             setup.rank,
             self.driver,
@@ -149,7 +151,7 @@ class Session:
 
     # The start
 
-    def gather(self, has_state: bool, annex: bytes) -> bytes | None:
+    def gather(self, has_state: bool) -> None:
         """Come together with the others and see to it that all have the same state.
 
         A peer with a state, from a checkpoint, gives it to those that have none; if nobody has one, the lowest rank's
@@ -157,20 +159,17 @@ class Session:
 
         Args:
             has_state: whether this peer's values are to be kept.
-            annex: what goes with this peer's values to others.
-
-        Returns:
-            The annex of the state that was adopted, or None if this peer's own was kept.
         """
         self._replica.lend()
         # Peers that are through already train and push; all the same everybody starts from the same weights.
         self.driver.rest(merge=False)
         self._rendezvous.enter(has_state)
         self.bulletin.add("status", self.rows)
-        adopted = self._start.gather(has_state, annex)
+        self.chronicle.comparing = True
+        self._start.gather(has_state)
+        self.chronicle.comparing = False
         self.driver.resume()
         self._replica.reclaim()
-        return adopted
 
     # Training
 

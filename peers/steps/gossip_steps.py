@@ -50,7 +50,7 @@ class GossipSteps(Steps):
         self._method = method
         #: As the step began, with all that had arrived merged in.
         self._status = session.status()
-        self.moves = Moves(replica.layout.shards, replica.shard, self.stretch)
+        self.moves = Moves(replica.layout.shards, replica.shard, self.stretch, replica.buffers)
         method.start()
 
     def weight(self, shard: int) -> float:

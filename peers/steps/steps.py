@@ -11,14 +11,21 @@ __all__ = ["Steps"]
 
 
 class Steps(ABC):
-    """The steps of one replica. For each: `begin`, then the optimizer moves the values, then `end` and `exchange`."""
+    """The steps of one replica.
+
+    For each: `begin`, then `evaluated` when the gradients are there, then the optimizer moves the values, then `end`
+    and `exchange`.
+    """
 
     #: Whether the peer's own values are the average of all replicas, so that there is no other average to look for.
     own_is_average: ClassVar[bool]
 
     @abstractmethod
     def begin(self) -> None:
-        """Do what comes before the optimizer moves the values."""
+        """Do what comes before the optimizer does anything: a closure has not computed its gradients yet."""
+
+    def evaluated(self) -> None:  # noqa: B027 - most algorithms leave gradients as they are
+        """Do what is done to gradients. An optimizer that calls its closure several times has several in a step."""
 
     @abstractmethod
     def end(self) -> None:

@@ -81,7 +81,7 @@ COLUMNS = (
     Column("rank", "the rank of the peer", title="rank", form="d"),
     Column("host", "the machine on which the launcher started it", title="host", spare=7, in_json=False),
     Column("membership", "what the swarm takes it for: alive, slow, suspect, dead or left"),
-    Column("state", "what it is doing: starting, training, mixing or ended", 9, _is_word, title="state"),
+    Column("state", "what it says that it is doing: training or mixing", 9, _is_word, title="state"),
     Column(
         "life",
         "its incarnation, which is higher after each restart; the table shows restarts+false deaths or when it started",

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["LIVES_APART", "life_text"]
+__all__ = ["LIVES_APART", "drawn_life", "life_text"]
 
 #: The distance between the lives of two processes where they are counted.
 LIVES_APART = 1000
 #: Lives from here on are milliseconds of a clock: the year 2001.
 _DRAWN = 10**12
+
+
+def drawn_life() -> int:
+    """Return the number of this process among those that the rank ever had: the milliseconds of the clock.
+
+    Should the clock have gone back since the last start, the others say which life they know, and this peer takes a
+    later one.
+    """
+    return time.time_ns() // 1_000_000
 
 
 def life_text(incarnation: int) -> str:

@@ -35,6 +35,7 @@ class Played:
         self.emit = emit
         self.started: list[int] = []
         self.signals: list[tuple[int, int]] = []
+        self.told: list[tuple[int, dict[str, Any]]] = []
         self._says = says
         self._running: set[int] = set()
 
@@ -45,7 +46,9 @@ class Played:
             self._emit(peer.rank, message)
 
     def tell(self, rank: int, message: Mapping[str, Any]) -> None:
-        del rank, message
+        self.told.append((rank, dict(message)))
+        if "failed" in message:  # as a peer that waits for others does
+            self._emit(rank, {"exit": 1})
 
     def signal(self, rank: int, number: int) -> None:
         self.signals.append((rank, number))
@@ -278,3 +281,92 @@ def test_who_ends_as_asked_is_not_started_again(tmp_path: Path) -> None:
     assert ended(controller) == 130
     assert host.signals == [(0, signal.SIGINT), (1, signal.SIGTERM)]
     assert host.started == [0, 1]
+
+
+def shown(directory: Path, says: Mapping[int, list[dict[str, Any]]], **options: Any) -> tuple[int | None, str]:
+    """Return the exit code and what the launcher said."""
+    out = io.StringIO()
+    controller, _ = played(directory, says, Display(Console(file=out, width=200), list(says)), **options)
+    return ended(controller), out.getvalue()
+
+
+def test_a_script_that_never_joins_is_not_a_success(tmp_path: Path) -> None:
+    code, out = shown(tmp_path, {0: [{"exit": 0}], 1: []})
+    assert code == 3
+    assert "rank 0 ended without a call of peers.join()" in out
+    assert out.count("before the swarm could start") == 1, "rank 1 ended because it was stopped"
+
+
+def test_who_never_joined_a_running_swarm_is_not_started_again(tmp_path: Path) -> None:
+    controller, host = played(tmp_path, {0: [{"exit": 7}], 1: [{"exit": 0}]}, restart=1)
+    controller._introduced = True  # as for a peer that joins
+    assert ended(controller) == 3
+    assert host.started == [0, 1]
+
+
+def test_a_restart_that_never_came_is_told(tmp_path: Path) -> None:
+    trained = {"status": {"step": 116, "state": "training"}}
+    code, out = shown(
+        tmp_path, {0: [trained, {"exit": 0}], 1: [TRAINING, {"exit": 0}]}, fault=("kill:1@300", "restart:1@400")
+    )
+    assert code == 0
+    assert "gossip: the restart of rank 1 at step 400 never came: training ended at step 116" in out
+
+
+def cards(ranks: int) -> list[dict[str, Any]]:
+    return [{"card": [rank, f"127.0.0.1:{4000 + rank}", None]} for rank in range(ranks)]
+
+
+def failures(host: Played) -> list[tuple[int, object]]:
+    """Return who was told of whose end."""
+    return [(rank, message["failed"]) for rank, message in host.told if "failed" in message]
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [(7, "failed with exit code 7"), (-signal.SIGSEGV, "was ended by SIGSEGV"), (0, "ended with exit code 0")],
+)
+def test_who_waits_is_told_of_a_rank_that_ends_before_it_attaches(tmp_path: Path, code: int, what: str) -> None:
+    """Rank 2 trains, and needs nobody."""
+    zero, one, two = cards(3)
+    controller, host = played(tmp_path, {0: [zero], 2: [two, TRAINING], 1: [one, {"exit": code}]})
+    ask_when(controller, lambda: controller._peers[0].code is not None)
+    assert ended(controller) == 130
+    assert failures(host) == [(0, [1, what])]
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_who_waits_for_cards_is_told_of_a_rank_that_never_shows_its_own(tmp_path: Path, code: int) -> None:
+    """Rank 2 has not come so far, and is ended."""
+    controller, host = played(tmp_path, {0: [cards(1)[0]], 2: [], 1: [{"exit": code}]})
+    assert ended(controller) == 3
+    ((waiting, (rank, _)),) = failures(host)  # type: ignore[misc]
+    assert (waiting, rank) == (0, 1)
+    assert host.signals == [(2, signal.SIGTERM)]
+
+
+def test_who_waits_for_cards_is_told_who_is_late(tmp_path: Path) -> None:
+    now = [0.0]
+    controller, host = played(tmp_path, {0: [cards(1)[0]], 1: [], 2: []}, start_timeout=20.0)
+    controller._clock = lambda: now[0]
+    turn = controller._turn
+
+    def later() -> None:
+        turn()
+        now[0] += 0.0 if failures(host) else 9.0
+
+    controller._turn = later  # type: ignore[method-assign]
+    assert ended(controller) == 3
+    assert failures(host) == [(0, [1, "did not call peers.join within 20 s (nor did ranks 2)"])]
+    assert host.signals == [(1, signal.SIGTERM), (2, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("why", ["restart", "fault", "lost"])
+def test_nobody_is_told_of_a_rank_that_returns_or_may_run_on(tmp_path: Path, why: str) -> None:
+    options: dict[str, Any] = {"restart": {"restart": 1}, "fault": {"fault": ("kill:1@4", "restart:1@5")}}.get(why, {})
+    zero, one = cards(2)
+    controller, host = played(tmp_path, {0: [zero], 1: [one, {"exit": 255, "lost": why == "lost"}]}, **options)
+    ask_when(controller, lambda: controller._peers[1].code is not None or controller._peers[1].lives > 1)
+    ended(controller)
+    assert failures(host) == []
+    assert host.started == ([0, 1, 1] if why == "restart" else [0, 1])

@@ -110,7 +110,7 @@ def test_a_peer_that_cannot_start_ends_the_launch_instead_of_hanging_it(start: L
     code, out = finished(start("-n", "3", action="die early"))
     assert code == 3
     assert "[1] something is missing here" in out
-    assert "rank 1 ended before the swarm could start" in out
+    assert "rank 1 failed with exit code 7 before the swarm could start, so all peers are stopped" in out
     assert "KeyboardInterrupt" not in out, "those who wait for its card have nothing to end"
 
 

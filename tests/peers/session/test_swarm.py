@@ -597,3 +597,24 @@ def test_a_swarm_over_real_sockets_ends_without_a_trace(tmp_path: Path) -> None:
         results = together([lambda rank=rank: act(rank) for rank in range(3)])
     assert max(results) <= 1e-3
     assert more_than(before) == (set(), {})
+
+
+def test_a_swarm_without_a_launcher_says_that_it_formed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, by the lowest rank; and each peer that resumes says from where."""
+
+    def body(peer: Peer) -> None:
+        _, optimizer = attached(peer, np.ones(2))
+        for _ in range(2):
+            optimizer.step()
+        written(peer)
+
+    formed = "rank 0: 3 peers train together: osgp on base:k=2"
+    swarm(3, body, topology="base:k=2", run_dir=str(tmp_path), checkpoint_every=2)
+    assert [text for text in caplog.messages if "train together" in text] == [formed]
+    assert "resumes" not in caplog.text
+    caplog.clear()
+    swarm(3, body, topology="base:k=2", run_dir=str(tmp_path), checkpoint_every=2, resume=True)
+    resumed = sorted(text for text in caplog.messages if "resumes" in text)
+    assert resumed == [f"rank {rank}: resumes from the checkpoint of step 2" for rank in range(3)]
+    swarm(1, body, run_dir=str(tmp_path / "alone"))
+    assert "1 peers" not in caplog.text
