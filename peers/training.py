@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -161,21 +160,20 @@ class Training:
         self._between_rounds()
         self._reporter.report(state="mixing")
         attachment.bindings.check()
-        reached = math.inf
         try:
             reached = attachment.steps.consensus(Terms(tolerance, timeout, self._between_rounds, on_agreed))
-        except DivergenceError:
-            diverged = self._divergence()
-            assert diverged is not None
-            raise diverged from None
         except AgreementError as error:
-            reached = error.disagreement
+            self._mixed(error.disagreement)
+            if isinstance(error, DivergenceError) and (named := self._divergence()) is not None:
+                raise named from None
             raise
-        finally:
-            self._reporter.note(event="consensus", disagreement=reached)
-            self._reporter.report(state="training", disagreement=reached)
-            self._meter.restart()
+        self._mixed(reached)
         return reached
+
+    def _mixed(self, reached: float) -> None:
+        self._reporter.note(event="consensus", disagreement=reached)
+        self._reporter.report(state="training", disagreement=reached)
+        self._meter.restart()
 
     def _between_rounds(self) -> None:
         """Stop here if that was asked for, and let the others know that this peer is there."""

@@ -374,6 +374,27 @@ def test_sigterm_while_others_are_waited_for_in_consensus(tmp_path: Path) -> Non
     assert checkpoints(tmp_path) == ["step-00000003"]
 
 
+def test_sigterm_while_the_others_still_need_a_peer_that_has_finished(tmp_path: Path) -> None:
+    """A parameter server stays until the last worker has left."""
+    meeting = Meeting(2, run_dir=str(tmp_path), algorithm="parameter-server")
+    holder: list[peers.Peer] = []
+
+    def act(peer: peers.Peer) -> None:
+        holder.append(peer)
+        model = nn.Linear(2, 1)
+        peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+    def works(peer: peers.Peer) -> None:
+        model = nn.Linear(2, 1)
+        peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        until(lambda: bool(holder and holder[0]._closed and not holder[0]._stop.patient))
+        terminate()
+        until(lambda: peer.view == (1,))
+
+    assert in_main_thread(meeting, act, meeting.task(1, works, presets.preset("loopback"))) is None
+    assert summary(tmp_path)["exit"] == "interrupted"
+
+
 def test_sigterm_in_an_exchange_that_hangs_ends_the_peer_in_half_of_its_time(tmp_path: Path) -> None:
     """The neighbour of a synchronous step does not answer, and this preset would wait for a minute."""
     meeting = Meeting(2, run_dir=str(tmp_path), algorithm="sgp", stop_within=0.5)
