@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from gossip.defaults import ALGORITHM
 from gossip.errors import SettingsError
 from gossip.keys import KeyPair
 from gossip.shares import check_share
@@ -31,14 +32,14 @@ class Setup:
     local_rank: int = 0
     #: Raised at each restart of a peer. Above 0, the peer joins a running swarm.
     incarnation: int = 0
-    #: A number drawn when the process starts, where nobody counts the lives of a rank; later processes draw higher ones.
-    #: Without it a peer that is started again at once could not be told from the one that was killed.
+    #: A number drawn when the process starts, where nobody counts the lives of a rank; later processes draw higher
+    #: ones. Without it a peer that is started again at once could not be told from the one that was killed.
     birth: int = 0
     #: The name of the run; peers of different runs ignore each other.
     run: str = "run"
     #: As on the command line, NAME[:k=v,...]; an empty topology: one that suits the algorithm.
     topology: str = ""
-    algorithm: str = "osgp"
+    algorithm: str = ALGORITHM
     #: loopback, lan or wan; empty: loopback if all peers are on this machine, else lan.
     preset: str = ""
     #: The seed of random topologies, data order and injected faults.
@@ -89,7 +90,8 @@ class Setup:
     killed: int = 0
     #: Seconds to wait for the other peers at the start.
     start_timeout: float = 60.0
-    #: Seconds from a SIGINT, which asks this peer to stop, until it is killed; 0: the script handles SIGINT itself.
+    #: Seconds from a request to stop, SIGTERM or SIGINT, until this peer is killed. 0: nobody asks by SIGINT, which
+    #: stays `KeyboardInterrupt`, and 30 seconds follow a SIGTERM, as with Slurm, Kubernetes and torchrun.
     stop_within: float = 0.0
     #: Further environment, such as that of torchrun.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -160,7 +160,7 @@ class Reception:
             case Piece():
                 if self._handover.take(message):
                     self._life.stateless = False
-                    self._outlet.emit(events.Adopted(self._handover.annex))
+                    self._outlet.emit(events.Adopted())
             case Pull():
                 traffic.asked(message, now)
             case Proposal():
@@ -169,3 +169,7 @@ class Reception:
                 self._collective.receive(message, self._state.me, self._state.view.members, now)
             case Settled():
                 self._life.leaving.settle(origin)
+            case _:
+                raise Rejected(
+                    Reason.STRANGER, f"{type(message).__name__}: nothing at this peer takes such messages", origin.rank
+                )

@@ -129,7 +129,7 @@ class Swarm:
             values = (bits >> np.uint64(11)).astype(np.float64) / (1 << 52) - 1.0
             self.accounts.begin(self.start(rank, life, values, roster, None))
             if self.scenario.watch is not None:
-                for event in (events.Watch(), events.Donate(b"")):
+                for event in (events.Watch(), events.Donate()):
                     self.at(0.0, partial(self.feed, rank, event))
         stack = np.stack([process.core.mass.values for process in self.processes.values()])
         self._mean = stack.mean(axis=0)
@@ -206,7 +206,7 @@ class Swarm:
         elif isinstance(effect, events.Adopted):
             process.adopts = False
             process.core.step = max(one.step for one in self._living())
-            self.feed(rank, events.Donate(effect.annex))
+            self.feed(rank, events.Donate())
             self.feed(rank, events.Resume())
 
     def feed(self, rank: int, event: Event) -> None:
@@ -273,6 +273,8 @@ class Swarm:
 
     def _audit(self, core: Core) -> None:
         error = self.accounts.error()
+        if not error <= TOLERANCE:
+            error = self.accounts.error_of_grown()
         self._worst = max(self._worst, error)
         if not error <= TOLERANCE:
             raise InvariantError(f"mass is not conserved: relative error {error:.3g}", core.history())
@@ -418,6 +420,7 @@ class Swarm:
             steps_per_peer={"min": min(steps), "median": float(np.median(steps)), "max": max(steps)},
             events=self._events,
             wall_seconds=wall,
+            alive=bool(self._living()),
             agreed=self.agreed(),
             trace=self._trace.hexdigest(),
             curve=self._curve,

@@ -19,7 +19,8 @@ examples:
   gossip launch -n 8 --fault drop:5% --fault delay:20ms-80ms train.py
 
 exit codes: 0 all peers finished (those killed by --fault aside); 1 some failed; 2 an error in the command;
-3 none finished; 130 stopped by Ctrl-C.
+3 none finished; 130 stopped by Ctrl-C, 143 by SIGTERM. A peer fails if the peers do not agree in the end, or if
+its training diverged.
 """
 
 

@@ -23,6 +23,7 @@ from launch.watch.lookout import Lookout, NobodyAnswers
 from launch.watch.peer_table import peer_table
 from launch.watch.picture import GONE, TROUBLED, status
 from peers.table.columns import COLUMNS
+from peers.table.lives import life_text
 
 __all__ = ["NOBODY", "SOME_TROUBLED", "show", "table", "watch"]
 
@@ -130,7 +131,7 @@ class _Lines:
         where = {one["rank"]: one["endpoint"] for one in picture["members"]}
         for rank, (life, doing) in now.items():
             if self._before.get(rank) != (life, doing):
-                self._print(f"rank {rank}: {doing}; life {life}, at {where[rank]}")
+                self._print(f"rank {rank}: {doing}; life {life_text(life)}, at {where[rank]}")
         self._before = now
         self._print(_headline(picture, place).plain)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from peers.reporting.logged import as_number
 from peers.reporting.metrics import Figures
 from peers.reporting.records import Records
 from peers.reporting.step_line import StepLine
@@ -17,11 +18,9 @@ from peers.session.session import Session
 from peers.setup import Setup
 from peers.table.pulse import Pulse
 
-__all__ = ["RESERVED", "Reporter"]
+__all__ = ["Reporter"]
 
 _log = logging.getLogger("gossip")
-#: The names that every line of the metrics holds.
-RESERVED = frozenset(["bytes_received", "bytes_sent", "seconds", "step", "wait_seconds", "weight"])
 #: Seconds between two reports to the launcher.
 _REPORT_EVERY = 0.25
 
@@ -52,6 +51,15 @@ class Reporter:
         """Say something that the user should read."""
         self.announce("warning", sentence)
 
+    def inform(self, sentence: str) -> None:
+        """Say something that a user may want to read."""
+        _log.info("rank %d: %s", self._rank, sentence)
+        self.note(event="info", text=sentence)
+
+    def complain(self, failure: Exception) -> None:
+        """Say what failed while the peer ended, in a case where another error ends the script."""
+        _log.error("rank %d: the end failed too: %r", self._rank, failure)
+
     def announce(self, event: str, sentence: str) -> None:
         """Say something that the user should read, as an event of this kind."""
         _log.warning("rank %d: %s", self._rank, sentence)
@@ -60,6 +68,10 @@ class Reporter:
     def note(self, **event: Any) -> None:
         """Write an event into the records."""
         self._records.event(step=self._figures().step, **event)
+
+    def failed(self) -> Mapping[int, str]:
+        """Return how ranks ended that had not attached a model, as far as the launcher has said so."""
+        return {} if self._channel is None else self._channel.failed()
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Keep values of the user's for the line of the step that they belong to."""
@@ -76,8 +88,12 @@ class Reporter:
     def step_finished(self, **figures: float) -> None:
         """Open the line of a step, and report it if the last report was some time ago."""
         self._line.finish({"step": self._figures().step, **figures})
+        self.report_if_due(state="training")
+
+    def report_if_due(self, **values: Any) -> None:
+        """Report, if the last report was some time ago."""
         if time.monotonic() - self._reported >= _REPORT_EVERY:
-            self.report(state="training")
+            self.report(**values)
 
     def report(self, **values: Any) -> None:
         """Report the status to the other peers and to the launcher, which may be gone, in the same row."""
@@ -93,13 +109,13 @@ class Reporter:
             return {"step": step, "samples": samples, "state": values.get("state")}
         if self._pulse is None:
             self._pulse = Pulse(session.rows, time.monotonic())
-        loss = self._line.loss
+        loss = as_number(self._line.loss)
         row = self._pulse.beat(
             time.monotonic(),
             session.status().me.incarnation,
             totals={"samples": samples, "bytes": session.driver.bytes_sent, "waited": waited},
             step=step,
-            loss=None if loss is None or not math.isfinite(loss) else float(loss),
+            loss=None if loss is None or not math.isfinite(loss) else loss,
             weight=session.weight,
             neighbours=len(session.status().members) - 1,
             state=values.get("state"),
@@ -108,7 +124,7 @@ class Reporter:
         )
         session.bulletin.publish()
         # The others keep the last loss that was finite; the launcher shows NaN as what it is.
-        return row if loss is None else {**row, "loss": float(loss)}
+        return row if loss is None else {**row, "loss": loss}
 
     def _sends(self, session: Session) -> str | None:
         """Return how parcels go out, if a codec was asked for: also for `auto`, if it chose to do nothing."""

@@ -12,7 +12,7 @@ from gossip import events
 from gossip.core.core import Core
 from peers.session.bulletin import Bulletin
 from peers.session.chronicle import Chronicle
-from peers.session.rendezvous import StartError
+from peers.session.rendezvous import RankTaken, StartError
 
 __all__ = ["Listener"]
 
@@ -48,14 +48,15 @@ class Listener:
         self.sends = sends
         #: The members that a newcomer found when it was let in; None before that.
         self.members_found: tuple[int, ...] | None = None
-        #: What came with the state that this peer adopted, and the turns of that state; None before that.
-        self.annex: bytes | None = None
+        #: Whether this peer has adopted a state, and the turns of that state.
+        self.adopted = False
         self.turns: tuple[int, ...] = ()
         #: Why this peer cannot go on; empty while it can.
         self.refusal = ""
         #: Returns the whole state of the replica, for algorithms that are collective.
         self.state: Callable[[], bytes] | None = None
         self._adopted: bytes | None = None
+        self._expelled = False
 
     def hear(self, effect: events.Effect) -> None:
         """Take in an effect of the core."""
@@ -67,7 +68,7 @@ class Listener:
                 self.members_found = tuple(self._core.view.members)
                 self._bulletin.wake()
             case events.Expelled(reason):
-                self.refusal = reason
+                self.refusal, self._expelled = reason, True
                 self._bulletin.wake()
             case events.Looked(endpoint, key):
                 self._post(events.Show(endpoint, key, self._page()))
@@ -79,9 +80,9 @@ class Listener:
                 self._adopted = state
             case events.Stranded(reason):
                 self.refusal = reason
-            case events.Adopted(annex):
+            case events.Adopted():
                 self.turns = tuple(self._core.turns)
-                self.annex = annex
+                self.adopted = True
                 self._bulletin.wake()
 
     def take_adopted(self) -> bytes | None:
@@ -91,5 +92,7 @@ class Listener:
 
     def check(self) -> None:
         """Raise an error if this peer cannot go on."""
+        if self._expelled:
+            raise RankTaken(f"this peer has to stop: {self.refusal}")
         if self.refusal:
             raise StartError(f"this peer has to stop: {self.refusal}")

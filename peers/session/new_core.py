@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gossip.books.mass import Mass
+from gossip.core.annex import Annex
 from gossip.core.core import Core
 from gossip.endpoint import Endpoint
 from gossip.membership import Membership, Record
@@ -67,6 +68,7 @@ def new_core(
         now=now,
         membership=Membership(me, preset.membership, setup.seed, now, known),
         step=step,
+        annex=Annex(replica.rest, step),
     )
 
 

@@ -74,7 +74,7 @@ def test_a_thousand_restarts_by_the_same_command(block: int) -> None:
 
 def test_without_a_drawn_number_the_books_do_not_balance(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the drawn life is for: two processes that share one life break the first promise."""
-    monkeypatch.setattr(Swarm, "drawn_life", lambda self, rank: 0)
+    monkeypatch.setattr(Swarm, "drawn_life", lambda *_: 0)
     broken = 0
     for seed in range(12):
         swarm, _, again = restarted(seed)

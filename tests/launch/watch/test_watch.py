@@ -25,7 +25,7 @@ from rich.console import Console
 
 from gossip.endpoint import Endpoint
 from gossip.keys import KeyPair
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from gossip.values.layout import Layout
 from gossip.wire.frames import WireCodec
 from gossip.wire.messages import ANYBODY, Address, Look, Shown

@@ -441,7 +441,7 @@ def test_a_report_tells_the_events(tmp_path: Path) -> None:
     assert [(event.kind, event.text) for event in read_run(tmp_path).ranks[0].events] == [
         ("member", "rank 1: died; alive before, now dead, in life 0, at 127.0.0.1:5"),
         ("rejected", "shape from None, 1 so far: <b>"),
-        ("reincarnated", "continues in life 3; a weight of 1.25 was written off"),
+        ("reincarnated", "continues in life 0+3; a weight of 1.25 was written off"),
         ("left", "a weight of 0 was written off"),
         ("member", "rank ?: ?; ? before, now ?, in life ?, at ?"),
     ]
