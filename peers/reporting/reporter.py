@@ -163,8 +163,8 @@ class Reporter:
             "exit": how,
         }
         if session is not None:
-            driver = session.driver
-            summary |= gossip_summary(session.status(), weight, driver.bytes_sent, driver.bytes_received)
+            driver, rejected = session.driver, session.chronicle.rejected
+            summary |= gossip_summary(session.status(), rejected, weight, driver.bytes_sent, driver.bytes_received)
         self._line.write()
         self._records.summary(**summary)
         self._records.close()
