@@ -136,9 +136,7 @@ class Adopt:
 
 @dataclass(frozen=True)
 class Donate:
-    """This peer's state is whole; what goes with it to newcomers, beside the values, is this annex."""
-
-    annex: bytes
+    """This peer's state is whole; newcomers may have it."""
 
 
 @dataclass(frozen=True)
@@ -399,9 +397,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Adopted:
-    """The state of the others is ours now; what came with it is the annex."""
-
-    annex: bytes
+    """The state of the others is ours now, with its annex."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,10 @@ import torch
 from gossip.errors import SettingsError
 from peers.setup import Setup
 
-__all__ = ["device_of"]
+__all__ = ["check_device", "device_of"]
+
+#: The kinds of device whose values a peer can exchange.
+_KINDS = ("cpu", "cuda")
 
 
 def device_of(setup: Setup) -> torch.device:
@@ -22,6 +25,7 @@ def device_of(setup: Setup) -> torch.device:
             device = torch.device(setup.device)
         except RuntimeError as error:
             raise SettingsError(f"device={setup.device!r} is not a device: use auto, cpu, cuda or cuda:1") from error
+        check_device(device, f"device={setup.device!r}")
         if device.type == "cuda" and device.index and 0 < torch.cuda.device_count() <= device.index:
             seen = os.environ.get("CUDA_VISIBLE_DEVICES")
             raise SettingsError(
@@ -33,3 +37,12 @@ def device_of(setup: Setup) -> torch.device:
     if torch.cuda.is_available() and torch.cuda.device_count():
         return torch.device("cuda", setup.local_rank % torch.cuda.device_count())
     return torch.device("cpu")
+
+
+def check_device(device: torch.device, what: str) -> None:
+    """Raise a `SettingsError` if nothing can be exchanged from this device."""
+    if device.type not in _KINDS:
+        raise SettingsError(
+            f"{what}: a peer exchanges values of the CPU and of CUDA devices, not of {device.type}: move the model to "
+            "the CPU with model.to('cpu'), and join with device='cpu'"
+        )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 from gossip import presets
@@ -15,9 +17,9 @@ from gossip.errors import SettingsError
 from gossip.faults import parse_faults, parse_stragglers
 from gossip.keys import KeyPair
 from gossip.net.routes import route_to
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from peers.device import device_of
-from peers.peer import Peer
+from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
 from peers.reporting.tensorboard import check_tensorboard
@@ -26,6 +28,7 @@ from peers.session.cards import Card, CardTable, Channel, FixedTable, Rendezvous
 from peers.session.injection import Boundary, disturbed
 from peers.session.store_table import StoreTable, group_place
 from peers.setup import Setup, from_environment
+from peers.table.lives import drawn_life
 
 __all__ = ["join"]
 
@@ -51,6 +54,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
             peer.consensus()
         ```
     """
+    _refuse_a_second_run()
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _setup_from(channel) if channel is not None else _found(environment)
     setup = setup.changed(**arguments).settled()
@@ -89,12 +93,12 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         setup.run_dir,
         setup.rank,
         _log.warning,
-        append=setup.resume or setup.incarnation > 0,
+        append=setup.resume or setup.life > 0,
         tensorboard=setup.tensorboard,
     )
     records.event(
         event="start",
-        incarnation=setup.incarnation,
+        incarnation=setup.life,
         host=socket.gethostname(),
         pid=os.getpid(),
         peers=setup.world_size,
@@ -119,6 +123,23 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         killed=setup.killed,
     )
     return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel, metrics=metrics)
+
+
+def _refuse_a_second_run() -> None:
+    """Raise an error if a worker process is importing the script, which then runs a second time from its first line.
+
+    `multiprocessing` does so under this name, if it starts its processes afresh (spawn, forkserver). A function of the
+    script that such a process was started for may join: then the script itself has been imported before.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__mp_main__":
+            raise PeerError(
+                f"{frame.f_code.co_filename} is run a second time, by a worker process that imports it, and would join "
+                'the swarm again. Put all that the script does under: if __name__ == "__main__". Workers of a '
+                "DataLoader import the script if they are started by spawn or forkserver"
+            )
+        frame = frame.f_back
 
 
 def _found(environment: Mapping[str, str]) -> Setup:
@@ -152,7 +173,7 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
                 f"keys={setup.keys} with {len(setup.public_keys)} public_keys: rank {setup.rank} needs its key pair; "
                 "read it with gossip.net.key_files.read_keys"
             )
-        return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup))
+        return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup), birth=drawn_life())
     if setup.world_size == 1:
         return FixedTable((), ()), setup
     master = setup.environment.get("MASTER_ADDR", "")

@@ -19,8 +19,21 @@ from benchmarks.chaos.harness import Session
 from benchmarks.chaos.matrix import ROWS
 from benchmarks.chaos.rows import UNDISTURBED, Result, reference, run_row
 
-HEAD = ("fault", "pause", "steps", "lost", "mass error", "written off", "apart", "accuracy", "memory", "took", "")
-WIDTHS = (22, 7, 6, 4, 10, 11, 8, 8, 8, 6, 2)
+HEAD = (
+    "fault",
+    "pause",
+    "steps",
+    "lost",
+    "mass error",
+    "written off",
+    "apart",
+    "accuracy",
+    "loss",
+    "memory",
+    "took",
+    "",
+)
+WIDTHS = (22, 7, 6, 4, 10, 11, 8, 8, 6, 8, 6, 2)
 
 
 def main() -> int:
@@ -87,6 +100,7 @@ def _show(result: Result, as_json: bool) -> None:
         f"{one.written_off:.2f}",
         f"{one.apart:.1e}",
         f"{one.accuracy:.1f}%",
+        f"{one.loss:.3f}",
         f"{one.memory_mib:+.1f}M",
         f"{result.seconds:.0f}s",
         "ok" if result.holds else "FAILED",

@@ -100,7 +100,7 @@ def revoked_key(stage: Stage) -> None:
 @row(
     "huge",
     "a peer whose values are finite and huge (1e30)",
-    exempt=("apart", "accuracy"),
+    exempt=("apart", "loss"),
     why="who takes part and lies about its parameters is believed",
 )
 def huge(stage: Stage) -> None:

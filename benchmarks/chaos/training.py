@@ -4,6 +4,8 @@ Beside what every peer writes, ``RUN/rank-R`` gets
 
 - ``lives.jsonl``: a line for each process: its pid, rank, incarnation and endpoint;
 - ``size``: the length of its flat parameters;
+- ``loss``: the mean loss of the average of all on the example's test images, which is finer than their share that is
+  named right;
 - ``books.jsonl``: a line for each parcel booked, released or taken back, ``[kind, origin, destination, sequence,
   shard, weight]``, as the core says it, before anybody else hears of it.
 """
@@ -21,6 +23,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
+from sklearn.datasets import load_digits
+from torch.nn import functional
 
 import peers
 from benchmarks.chaos.sabotage import Sabotage
@@ -29,6 +33,8 @@ from peers.session.chronicle import Chronicle
 
 __all__ = ["train"]
 
+#: The images that the example trains on; the rest are its test images.
+_TRAINED = 1437
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits.py"
 
 
@@ -87,6 +93,7 @@ def train(arguments: list[str]) -> None:
         if place := args.checkpoints.get(str(peer.rank)):
             (directory / "checkpoints").symlink_to(place)
         _watch_attach(peer, args.padding)
+        _watch_consensus(peer)
         return peer
 
     _replace(join)
@@ -106,6 +113,27 @@ def _watch_attach(peer: peers.Peer, padding: int) -> None:
         (peer._records.directory / "size").write_text(str(peer._attached().replica.layout.size))
 
     peer.attach = attached  # type: ignore[method-assign,assignment]
+
+
+def _watch_consensus(peer: peers.Peer) -> None:
+    """Record the loss of the average of all on the example's test images."""
+    consensus = peer.consensus
+
+    def agreed() -> float:
+        reached = consensus()
+        images, labels = load_digits(return_X_y=True)
+        test = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[_TRAINED:]
+        model = peer._attached()._model
+        model.eval()
+        with torch.no_grad():
+            inputs = torch.tensor(images[test], dtype=torch.float32) / 16
+            loss = functional.cross_entropy(model(inputs), torch.tensor(labels[test]))
+        model.train()
+        assert peer._records.directory is not None
+        (peer._records.directory / "loss").write_text(str(float(loss)))
+        return reached
+
+    peer.consensus = agreed  # type: ignore[method-assign,assignment]
 
 
 def _replace(join: Callable[..., peers.Peer]) -> None:

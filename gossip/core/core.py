@@ -35,6 +35,7 @@ from gossip.books.inbox import Inbox
 from gossip.books.ledger import Outbox
 from gossip.books.mass import Mass
 from gossip.collective.making import exchange_of
+from gossip.core.annex import Annex
 from gossip.core.handover import Handover
 from gossip.core.life import Life
 from gossip.core.news import Rumours
@@ -78,6 +79,7 @@ class Core:
         now: float | None = None,
         membership: Membership | None = None,
         step: int = 0,
+        annex: Annex | None = None,
     ) -> None:
         """Make the core of the peer ``me``.
 
@@ -91,6 +93,7 @@ class Core:
             now: when the trainer starts its first step, so that it counts for how long a step takes.
             membership: looks after the members, from `Watch` or `Join` on; without it, somebody else tells who is dead.
             step: local steps finished before, according to a checkpoint or a donor.
+            annex: what newcomers get beside the values; None: nothing.
         """
         layout = mass.layout
         known = roster.members.get(me.rank) == me.incarnation
@@ -112,7 +115,7 @@ class Core:
         self.collective = exchange_of(policy, me, mass, settings)
         self.life = Life(self.traffic, self._step, membership, hands_over=self.collective is None)
         self.news = Rumours(self.state, self.outlet, membership)
-        self.handover = Handover(mass, places)
+        self.handover = Handover(mass, places, annex or Annex())
         self._reception = Reception(self.traffic, self.life, self.handover, self.collective)
 
     # What the driver may look at
@@ -249,9 +252,9 @@ class Core:
                     self.news.tell(now)
             case events.Adopt(donors):
                 self.handover.adopt(donors)
-            case events.Donate(annex):
+            case events.Donate():
                 self.life.stateless = False
-                self.handover.donate(annex)
+                self.handover.donate()
             case events.Watch():
                 self.life.watching = self.membership is not None
             case events.Join(contacts):
@@ -282,7 +285,7 @@ class Core:
         for want in self.handover.asks(state.me, state.view, now):
             self.outlet.send(want)
         if step.phase is not Phase.TRAINING:
-            for piece in self.handover.given(state.me):
+            for piece in self.handover.given(state.me, self.step):
                 self.outlet.send(piece)
         if self.collective is not None and step.phase is not Phase.GONE:
             for one in self.collective.work(self.me, self.view.members, now):

@@ -93,6 +93,8 @@ class Reception:
         """Take in what a member says, in its present life and in ours."""
         me, view = self._state.me, self._state.view
         origin, destination = message.origin, message.destination
+        if self._life.outside and destination.rank == me.rank and not view.known(origin.rank):
+            return  # it is for a former life of this rank, or a little early: nothing is wrong with it
         if destination.rank != me.rank or origin.rank == me.rank or not view.known(origin.rank):
             raise Rejected(
                 Reason.STRANGER,
@@ -160,7 +162,7 @@ class Reception:
             case Piece():
                 if self._handover.take(message):
                     self._life.stateless = False
-                    self._outlet.emit(events.Adopted(self._handover.annex))
+                    self._outlet.emit(events.Adopted())
             case Pull():
                 traffic.asked(message, now)
             case Proposal():
@@ -169,3 +171,7 @@ class Reception:
                 self._collective.receive(message, self._state.me, self._state.view.members, now)
             case Settled():
                 self._life.leaving.settle(origin)
+            case _:
+                raise Rejected(
+                    Reason.STRANGER, f"{type(message).__name__}: nothing at this peer takes such messages", origin.rank
+                )

@@ -27,7 +27,7 @@ from gossip.values.layout import Layout
 from topologies.draws import below
 from topologies.spec import suggest
 
-__all__ = ["AUTO", "LEAST", "Choice", "Coding", "check_codec"]
+__all__ = ["AUTO", "LEAST", "Choice", "Coding", "check_codec", "gamma_notice"]
 
 #: The codecs that are tried, from the heaviest, and where it starts: too light costs little, too heavy a lot.
 _LADDER = ("none", "bf16", "int8")
@@ -90,6 +90,19 @@ def check_codec(text: str, policy: Policy | None = None) -> None:
             f"{codec.name} cannot carry mass: most of it would not arrive, or too coarsely; it is for gradients and "
             f"differences. Use {instead}; or, for {codec.name}, {others}"
         )
+
+
+def gamma_notice(text: str, policy: Policy) -> str:
+    """Return a notice for users whose gamma is too large for the codec; empty if it is not."""
+    if not policy.differences or not policy.gamma:
+        return ""
+    usual = DifferenceCodec(codecs.parse(text)).usual_gamma()
+    if policy.gamma <= usual:
+        return ""
+    return (
+        f"{policy.name}:gamma={policy.gamma:g} is above {usual:.3g}, up to which replicas come together with {text}: "
+        f"they may drift apart without end. Leave gamma out, which means {usual:.3g}, or set a smaller one"
+    )
 
 
 class Coding:

@@ -146,6 +146,15 @@ class Accounts:
         """Return the error of the books, relative to all mass that ever existed."""
         return float((abs(self._off) / self._scale).max())
 
+    def error_of_grown(self) -> float:
+        """Return the error, relative to the most that a peer holds where that is more.
+
+        The sum of values that grow without end has fewer and fewer digits.
+        """
+        largest = np.max([abs(total) for total in self._totals.values()], axis=0)
+        self._scale = np.maximum(self._scale, largest)
+        return self.error()
+
     @property
     def weight(self) -> float:
         """The weight of all peers and all parcels in flight."""

@@ -10,6 +10,9 @@ from gossip.simulation.scenario import Scenario
 
 __all__ = ["Result"]
 
+#: From this disagreement on a run has diverged: peers that only average come nearer to each other.
+_DIVERGED = 2.0
+
 
 @dataclass(frozen=True)
 class Result:
@@ -42,6 +45,8 @@ class Result:
     steps_per_peer: dict[str, float]
     events: int
     wall_seconds: float
+    #: Whether some peer was alive at the end.
+    alive: bool
     #: Whether at the end the members in every living peer's view were exactly the living peers.
     agreed: bool
     #: A digest of all events: two runs are identical exactly if their digests are equal.
@@ -51,12 +56,19 @@ class Result:
     #: (virtual seconds, incident).
     incidents: list[tuple[float, str]]
 
+    @property
+    def diverged(self) -> bool:
+        """Whether the living peers, if there are any, ended farther apart than they began."""
+        return self.alive and not self.disagreement < _DIVERGED
+
     def to_json(self) -> dict[str, Any]:
         """Return the result as the command line prints it."""
         head = {key: getattr(self.scenario, key) for key in ("peers", "steps", "seed", "topology", "algorithm")}
         own = {field.name: getattr(self, field.name) for field in fields(self)}
-        figures = {key: _plain(value) for key, value in own.items() if key not in ("scenario", "curve", "incidents")}
-        return {**head, **figures}
+        figures = {
+            key: _plain(value) for key, value in own.items() if key not in ("scenario", "alive", "curve", "incidents")
+        }
+        return {**head, **figures, "diverged": self.diverged}
 
 
 def _plain(value: Any) -> Any:

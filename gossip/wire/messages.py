@@ -264,7 +264,7 @@ class Piece:
     piece: int
     #: How many pieces there are, those of the annex included.
     pieces: int
-    #: The turn that the shard comes to next; 0 for the annex.
+    #: The turn that the shard comes to next. Of the annex: 1 if training changes this part of it, else 0.
     turn: int
     values: Values
 

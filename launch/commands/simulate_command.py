@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gossip.defaults import ALGORITHM
 from launch.options.arguments import AVERAGING, check_plot, fault_reader, integer, positive, seconds
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME[:k=v]",
         help="see 'gossip topologies' (default: what suits the algorithm)",
     )
-    add("--algorithm", default="sgp", metavar="NAME[:k=v]", help=f"{', '.join(AVERAGING)} (default: sgp)")
+    add("--algorithm", default=ALGORITHM, metavar="NAME[:k=v]", help=f"{', '.join(AVERAGING)} (default: {ALGORITHM})")
     add("--seed", type=integer, default=0, metavar="S", help="same seed, same run (default: 0)")
     add("--size", type=positive, default=8, metavar="M", help="numbers that each peer holds (default: 8)")
     add("--shards", type=positive, default=1, metavar="K", help="number of shards (default: 1)")
@@ -119,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
         check_plot(args.plot)
     import topologies
     from gossip import policies
+    from gossip.exchange.coding import gamma_notice
     from gossip.simulation import simulate
     from launch.terminal import measured, warn
 
@@ -127,7 +129,9 @@ def run(args: argparse.Namespace) -> int:
         # Each core's own checks double the time; the books of the whole swarm are always checked.
         result = simulate(scenario, check_every_event=False, progress=progress)
     schedule = topologies.parse(scenario.topology, scenario.peers, seed=scenario.seed)
-    warn(policies.parse(scenario.algorithm).notice(schedule))  # not before: a mistake is told in one line
+    policy = policies.parse(scenario.algorithm)
+    # Not before: a mistake is told in one line.
+    warn(policy.notice(schedule) or gamma_notice(scenario.settings.compress, policy))
     if args.json:
         print(json.dumps(result.to_json(), indent=2))
     else:
@@ -137,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
         from launch.plots import simulation_plot as plot_simulation
 
         plots.save(plot_simulation.figure(result), args.plot)
-    return 0
+    return int(result.diverged)
 
 
 def _scenario(args: argparse.Namespace) -> Scenario:
@@ -193,6 +197,8 @@ def _print(result: Result) -> None:
     print(f"  steps per peer   {steps['min']:.0f} min, {steps['median']:.0f} median, {steps['max']:.0f} max")
     if result.disagreement == result.disagreement:  # not NaN: some peer is alive
         print(f"  disagreement     {result.disagreement:.3g} of the first spread; bias of the mean {result.bias:.3g}")
+    if result.diverged:
+        print("  diverged         the peers ended farther apart than they began")
     print(f"  weight           {result.weight_total:.6g} in all{lost}{made}")
     if steps["max"] > 50:
         print(

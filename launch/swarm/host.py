@@ -25,7 +25,7 @@ Emit = Callable[[int, dict[str, Any]], None]
 
 #: Seconds between two looks at the output of peers.
 _LOOK = 0.1
-#: Seconds for the last messages of a peer that has ended.
+#: Seconds after its end in which the last message of a peer is read.
 _LAST_WORDS = 1.0
 #: A line of output beyond this many characters is shown in parts.
 _LINE_LIMIT = 4000
@@ -188,6 +188,6 @@ class _Running:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._ended.set()
         self._follower.join()
-        # Its last words come before its exit, unless something that left its session holds the pipe open.
+        # Its last words come before its exit; something that it left behind may keep its channel open.
         self._listener.join(_LAST_WORDS)
         self._emit(self._rank, {"exit": code})

@@ -14,13 +14,13 @@ from rich.console import Console
 import topologies
 from gossip import policies, presets
 from gossip.collective.making import check_settings
-from gossip.exchange.coding import check_codec
+from gossip.exchange.coding import check_codec, gamma_notice
 from gossip.faults import Faults, parse_faults, parse_stragglers
 from gossip.shares import check_share
 from launch.options.arguments import misplaced
 from launch.options.options import LaunchOptions
 from launch.options.toml import to_toml
-from launch.swarm.controller import INTERRUPTED, Controller
+from launch.swarm.controller import Controller
 from launch.swarm.host import Emit, Host, LocalHost
 from launch.swarm.hostfile import LOCAL, HostLine, read_hostfile, selected
 from launch.swarm.interrupts import interruptible
@@ -33,7 +33,13 @@ from launch.user_errors import CommandError
 from launch.watch.display import Display
 from peers.reporting.tensorboard import check_tensorboard
 
-__all__ = ["launch", "planned"]
+__all__ = ["launch", "planned", "verdict"]
+
+#: What the last line says of peers that failed with certain errors.
+_ENDINGS = {"AgreementError": "ended without agreement", "DivergenceError": "diverged"}
+
+#: Peers of one launch. A larger number is mistyped, and a list of them would take all memory.
+_MOST_PEERS = 100_000
 
 
 def launch(options: LaunchOptions) -> int:
@@ -71,8 +77,7 @@ def _run(plan: LaunchPlan, faults: Faults, options: LaunchOptions, console: Cons
         _write_config(plan, options)
         with display:
             code = controller.run()
-    verdict = _verdict(plan, controller.results(), code)
-    console.print(f"gossip: {verdict}; see {plan.run_dir}, or gossip report {plan.run_dir}")
+    console.print(f"gossip: {verdict(plan, controller)}; see {plan.run_dir}, or gossip report {plan.run_dir}")
     return code
 
 
@@ -107,7 +112,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
         restarts=options.restart,
         spread=not all(seat.host.is_local for seat in seats),
         insecure=options.insecure,
-        warning=policy.notice(schedule),
+        warning=policy.notice(schedule) or gamma_notice(options.compress, policy),
     )
     return plan, faults
 
@@ -148,6 +153,9 @@ def _hosts_of(options: LaunchOptions) -> list[HostLine]:
 
 
 def _seats(hosts: list[HostLine]) -> tuple[PeerSeat, ...]:
+    total = sum(host.slots for host in hosts)
+    if total > _MOST_PEERS:
+        raise CommandError(f"{total} peers are more than one launcher starts: ask for at most {_MOST_PEERS}")
     places = [(host, local_rank) for host in hosts for local_rank in host.local_ranks]
     return tuple(PeerSeat(rank, local_rank, host) for rank, (host, local_rank) in enumerate(places))
 
@@ -178,9 +186,16 @@ def _write_config(plan: LaunchPlan, options: LaunchOptions) -> None:
         ) from error
 
 
-def _verdict(plan: LaunchPlan, results: Mapping[int, int | None], code: int) -> str:
+def verdict(plan: LaunchPlan, controller: Controller) -> str:
+    """Return what came of a launch, in a sentence."""
+    results = controller.results()
     good = sum(one == 0 for one in results.values())
-    if code == INTERRUPTED and good < len(results):
+    if controller.interrupted and good < len(results):
         saved = any(plan.run_dir.glob("rank-*/checkpoints/step-*"))
         return "stopped" + (f"; continue from its checkpoints with --resume --run-dir {plan.run_dir}" if saved else "")
-    return f"{good} of {len(results)} peers finished"
+    said = f"{good} of {len(results)} peers finished"
+    for error, what in _ENDINGS.items():
+        ranks = [rank for rank, ending in controller.endings().items() if ending.startswith(f"failed: {error}:")]
+        if ranks:
+            said += f"; {what}: rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+    return said

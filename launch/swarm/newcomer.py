@@ -15,7 +15,7 @@ from gossip.endpoint import Endpoint
 from gossip.faults import Faults
 from gossip.membership.table import MEMBERS_LIMIT
 from gossip.net.routes import route_to
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 from gossip.version import __version__
 from launch.options.options import JoinOptions
 from launch.swarm.controller import Controller
@@ -28,13 +28,12 @@ from launch.user_errors import CommandError
 from launch.watch.display import Display
 from launch.watch.invitation import JOIN, Invitation, found
 from launch.watch.lookout import Lookout
+from peers.table.lives import LIVES_APART, drawn_life
 
 __all__ = ["join"]
 
 #: How often a newcomer asks for a rank, if others are faster.
 _ATTEMPTS = 10
-#: First lives of newcomers are below this number, and those of restarted peers above.
-_FIRST_LIVES = 999
 
 
 def join(options: JoinOptions) -> int:
@@ -91,8 +90,8 @@ def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation,
     # The settings of the swarm; the plan adds the number of peers at the start.
     common: dict[str, Any] = {name: value for name, value in setup.items() if name != "world_size"}
     common |= {
-        # Drawn: two newcomers that ask for one rank at the same time are told apart by their lives.
-        "incarnation": 1 + secrets.randbelow(_FIRST_LIVES),
+        # Two newcomers that ask for one rank at the same time are told apart by their lives.
+        "incarnation": drawn_life() + secrets.randbelow(LIVES_APART),
         **options.told(),
         "bind": str(Endpoint(host, 0)),
         "contacts": [member["endpoint"] for member in contacts],

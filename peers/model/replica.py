@@ -5,7 +5,8 @@ flat vector per dtype. The user's tensors stay the same objects; only their memo
 mixes that memory directly. On a GPU there is a copy of it in pinned host memory, and the values are transferred at step
 boundaries, on a separate stream.
 
-Tensors that are not mixed are the *rest*: frozen parameters and integer buffers. Only newcomers get them.
+Tensors that are not mixed are the *rest*: frozen parameters and integer buffers. Newcomers get those that differ from
+their own (`peers.model.rest`).
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 import xxhash
-from safetensors.torch import load, save
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from gossip.errors import SettingsError
 from gossip.values.blocks import BFLOAT16, Values
 from gossip.values.layout import SHARD_BYTES, Layout, Part
+from peers.device import check_device
 from peers.model.fineness import shard_limit
-from peers.state.storable import copy_to_cpu
+from peers.model.rest import RestBlocks
 
 __all__ = ["Replica"]
 
@@ -51,11 +52,13 @@ class Replica:
             share: the share of the shards that is pushed per step: there have to be enough shards.
             compress: the codec of parcels, or `AUTO`, which chooses the codec and a share of the shards.
         """
-        mixed, self._rest = _sorted_out(model)
+        mixed, rest = _sorted_out(model)
         if not mixed:
             raise SettingsError(
                 f"model: no parameter of {type(model).__name__} requires a gradient, so none is trained"
             )
+        #: The buffers of the model that are mixed.
+        self.buffers = [tensor for _, tensor in mixed if not isinstance(tensor, torch.nn.Parameter)]
         mixed += (also or {}).items()
         devices = {tensor.device for _, tensor in mixed}
         if len(devices) > 1:
@@ -64,6 +67,10 @@ class Replica:
                 "on one device: move it with model.to(peer.device) before attach"
             )
         (self.device,) = devices
+        check_device(self.device, f"model: it is on {self.device}")
+        #: The tensors that are not mixed.
+        self.rest = RestBlocks(rest)
+        _refuse_shared(mixed, rest)
         self._flats = [_flattened(tensors, self.device) for tensors in _by_kind(mixed)]
         self._hosts = [_twin(flat) for flat in self._flats]
         cuda = self.device.type == "cuda"
@@ -75,32 +82,17 @@ class Replica:
         self._shards = list(self._cut(self._flats))
         #: What must be equal in two models that are mixed: names, shapes and dtypes of all tensors; and a hash of it.
         self.lines = [(name, _described(tensor)) for name, tensor in mixed]
-        self.lines += [(name, f"{_described(tensor)} not mixed") for name, tensor in self._rest.items()]
+        self.lines += [(name, f"{_described(tensor)} not mixed") for name, tensor in rest.items()]
         self.fingerprint = xxhash.xxh3_64(repr(self.lines).encode()).hexdigest()
-
-    def encode_rest(self) -> bytes:
-        """Return the tensors that are not mixed, as bytes for a newcomer."""
-        encoded: bytes = save({name: copy_to_cpu(tensor) for name, tensor in self._rest.items()})
-        return encoded
-
-    def decode_rest(self, encoded: bytes) -> None:
-        """Take over the result of another peer's `encode_rest`. It is checked again that the models are the same."""
-        found = load(encoded)
-        for name, tensor in self._rest.items():
-            other = found.get(name)
-            if other is None or other.shape != tensor.shape or other.dtype != tensor.dtype:
-                raise SettingsError(
-                    f"{name} is {_described(tensor)} here, but another peer sent "
-                    f"{'nothing' if other is None else _described(other)}; all peers must have the same model"
-                )
-        with torch.no_grad():
-            for name, tensor in self._rest.items():
-                tensor.copy_(found[name])
 
     @property
     def vectors(self) -> list[torch.Tensor]:
         """The flat vectors in the memory of the model, not copies."""
         return self._flats
+
+    def is_finite(self) -> bool:
+        """Whether there is no NaN or infinity in the memory of the model."""
+        return all(bool(torch.isfinite(shard).all()) for shard in self._shards)
 
     def place(self, tensor: torch.Tensor) -> tuple[int, int, int] | None:
         """Return the vector of a tensor, its start, and the start of the next one; None if it is in no vector."""
@@ -186,9 +178,13 @@ def _check(name: str, tensor: torch.Tensor) -> None:
         kind = "on the meta device" if tensor.is_meta else f"{tensor.layout} of {tensor.dtype}"
         raise SettingsError(f"{name} is {kind}; only plain dense tensors of real numbers can be mixed")
     if type(tensor.data) is not torch.Tensor:
-        raise SettingsError(
-            f"{name} is a {type(tensor.data).__name__}, a part of a sharded model; a peer needs a whole replica"
+        kind = type(tensor.data).__name__
+        reason = (
+            "a part of a sharded model; a peer needs a whole replica: attach the model before it is sharded"
+            if hasattr(tensor.data, "placements")
+            else "whose bytes have a meaning of its own; only plain tensors can be made equal at all peers"
         )
+        raise SettingsError(f"{name} is a {kind}, {reason}")
 
 
 def _by_kind(mixed: list[tuple[str, torch.Tensor]]) -> list[list[tuple[str, torch.Tensor]]]:
@@ -223,22 +219,46 @@ def _flattened(tensors: list[tuple[str, torch.Tensor]], device: torch.device) ->
     return flat
 
 
+def _refuse_shared(mixed: list[tuple[str, torch.Tensor]], rest: Mapping[str, torch.Tensor]) -> None:
+    """Refuse a tensor that is not mixed and lies in memory that is: mixed tensors move to other memory."""
+    spans: dict[int, list[tuple[int, int, str]]] = {}
+    for name, tensor in mixed:
+        spans.setdefault(tensor.untyped_storage().data_ptr(), []).append((*_span(tensor), name))
+    for name, tensor in rest.items():
+        start, stop = _span(tensor)
+        for other_start, other_stop, other in spans.get(tensor.untyped_storage().data_ptr(), []):
+            if start < other_stop and other_start < stop and _whole(tensor):
+                raise SettingsError(
+                    f"{name} is not mixed and shares memory with {other}, which is: freeze both, train both, or give "
+                    f"{name} memory of its own with clone()"
+                )
+
+
 def _refuse_overlap(spans: list[tuple[int, int, str]], name: str, tensor: torch.Tensor) -> None:
     if not tensor.numel():
         return
-    start = tensor.data_ptr()
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    stop = start + reach * tensor.element_size()
+    start, stop = _span(tensor)
     for other_start, other_stop, other in spans:
         if start < other_stop and other_start < stop and _whole(tensor):
             raise SettingsError(f"{name} and {other} share a part of their memory; they must share all of it, or none")
     spans.append((start, stop, name))
 
 
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return where the memory of a tensor begins and ends."""
+    if not tensor.numel():
+        return 0, 0
+    return tensor.data_ptr(), tensor.data_ptr() + _reach(tensor) * tensor.element_size()
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    """Return the elements of memory from the first of a tensor to its last."""
+    return sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+
+
 def _whole(tensor: torch.Tensor) -> bool:
     """Whether the tensor fills its span of memory, so that another within the span must overlap."""
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    return reach == tensor.numel()
+    return _reach(tensor) == tensor.numel()
 
 
 def _twin(flat: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,11 @@
 """The whole state of a replica as bytes, for a peer whose replica must become bit-identical.
 
-The state has the parameters and buffers, including frozen ones; the optimizer; the other objects that were named at
-`attach`, such as schedulers; and the step. As in a checkpoint, nothing is ever unpickled.
+The state has the trained parameters and all buffers; the optimizer; the other objects that were named at `attach`, such
+as schedulers; and the step. As in a checkpoint, nothing is ever unpickled.
+
+Frozen parameters are not part of it: they were made equal when the peers came together, block by block. One that has
+changed all the same since then, such as the slow copy of a model that a script averages by hand, is part of it. What an
+optimizer keeps for parameters that it does not train stays at home as well.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import torch
 import xxhash
 from safetensors.torch import load, save
 
+from peers.model.rest import digest
 from peers.state.snapshot import CheckpointSnapshot, FrozenSnapshot, freeze, thaw
 from peers.state.state_dicts import flatten, unflatten
 from peers.state.storable import StateError
@@ -32,14 +37,20 @@ class WholeState:
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, also: Mapping[str, _Stateful]) -> None:
         self._model = model
+        self._optimizer = optimizer
+        #: The frozen parameters as they were when all had the same.
+        self._frozen = {name: digest(one) for name, one in model.named_parameters() if not one.requires_grad}
         self._others: dict[str, Any] = {"optimizer": optimizer, **{f"also.{name}": one for name, one in also.items()}}
 
     def encode(self, step: int) -> bytes:
         """Return the whole state, at a step."""
-        tensors = {f"model.{name}": tensor.detach() for name, tensor in self._named()}
+        tensors = {
+            f"model.{name}": tensor.detach() for name, tensor in self._named() if not self._unchanged(name, tensor)
+        }
         snapshot = CheckpointSnapshot(tensors, {"step": step, "others": {}})
         for name, one in self._others.items():
-            more, snapshot.extra["others"][name] = flatten(one.state_dict(), name)
+            state = self._optimizer_state() if one is self._optimizer else one.state_dict()
+            more, snapshot.extra["others"][name] = flatten(state, name)
             snapshot.tensors.update(more)
         frozen = freeze(snapshot)
         encoded: bytes = msgpack.packb([frozen.rest, save(frozen.tensors)])
@@ -52,6 +63,8 @@ class WholeState:
         with torch.no_grad():
             for name, tensor in self._named():
                 found = snapshot.tensors.get(f"model.{name}")
+                if found is None and name in self._frozen:
+                    continue
                 if found is None or found.shape != tensor.shape or found.dtype != tensor.dtype:
                     sent = "nothing" if found is None else f"{found.dtype} {tuple(found.shape)}"
                     raise StateError(
@@ -68,6 +81,21 @@ class WholeState:
     def seal(self, step: int) -> int:
         """Return a hash of the whole state, for `gossip.events.Synchronize`."""
         return xxhash.xxh3_64_intdigest(self.encode(step)) >> 11 or 1
+
+    def _unchanged(self, name: str, tensor: torch.Tensor) -> bool:
+        return name in self._frozen and digest(tensor) == self._frozen[name]
+
+    def _optimizer_state(self) -> dict[str, Any]:
+        """Return the state of the optimizer, without what it keeps for parameters that it does not train."""
+        state = self._optimizer.state_dict()
+        parameters = [one for group in self._optimizer.param_groups for one in group["params"]]
+        numbers = [number for group in state["param_groups"] for number in group["params"]]
+        idle = {
+            number
+            for number, one in zip(numbers, parameters, strict=True)
+            if not one.requires_grad and one.grad is None
+        }
+        return {**state, "state": {key: value for key, value in state["state"].items() if key not in idle}}
 
     def _named(self) -> list[tuple[str, torch.Tensor]]:
         return [*self._model.named_parameters(), *self._model.named_buffers()]

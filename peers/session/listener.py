@@ -48,8 +48,8 @@ class Listener:
         self.sends = sends
         #: The members that a newcomer found when it was let in; None before that.
         self.members_found: tuple[int, ...] | None = None
-        #: What came with the state that this peer adopted, and the turns of that state; None before that.
-        self.annex: bytes | None = None
+        #: Whether this peer has adopted a state, and the turns of that state.
+        self.adopted = False
         self.turns: tuple[int, ...] = ()
         #: Why this peer cannot go on; empty while it can.
         self.refusal = ""
@@ -80,9 +80,9 @@ class Listener:
                 self._adopted = state
             case events.Stranded(reason):
                 self.refusal = reason
-            case events.Adopted(annex):
+            case events.Adopted():
                 self.turns = tuple(self._core.turns)
-                self.annex = annex
+                self.adopted = True
                 self._bulletin.wake()
 
     def take_adopted(self) -> bytes | None:

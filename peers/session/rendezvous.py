@@ -77,12 +77,25 @@ class Rendezvous:
             raise StartError(self._lines.complaint(self._model.conflict))
         return True
 
-    def wait_for_all(self, what: str, level: int, timeout: float) -> bool:
-        """Come to a point and wait there until every member has; return False if that takes too long."""
+    def lacking(self, what: str, level: int) -> set[int]:
+        """Return the members that have not come to a point."""
+        return set(self._driver.status().members) - self.roll.ranks(what, level)
+
+    def wait_for_all(self, what: str, level: int, go_on: Callable[[set[int]], bool]) -> bool:
+        """Come to a point and wait there until every member has; return whether that came about.
+
+        Args:
+            what: the point.
+            level: how often it is come to.
+            go_on: is called now and then with those who lack, and returns whether to wait on for them. It may raise.
+        """
         self._driver.rest(merge=False)
         self.reach(what, level)
         try:
-            return self.wait(lambda: self.roll.ranks(what, level) >= set(self._driver.status().members), timeout)
+            while not self.wait(lambda: not self.lacking(what, level), _GLANCE):
+                if not go_on(self.lacking(what, level)):
+                    return False
+            return True
         finally:
             self.spread()
             self._driver.resume()

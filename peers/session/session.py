@@ -6,6 +6,7 @@ runs: it asks `Session.status`, and the listener keeps for it what the gossip th
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 
@@ -20,7 +21,7 @@ from peers.model.replica import Replica
 from peers.session.bulletin import Bulletin
 from peers.session.cards import Card
 from peers.session.chronicle import Chronicle
-from peers.session.consensus import Consensus
+from peers.session.consensus import Consensus, Terms
 from peers.session.listener import Listener
 from peers.session.new_core import contacts_of, new_core
 from peers.session.rendezvous import Rendezvous
@@ -90,7 +91,14 @@ class Session:
         )
         self._mass = core.mass
         known = core.view.members.keys() - {setup.rank}
-        self.chronicle = Chronicle(known, replica.layout.shards, warn, note, newcomer=bool(setup.incarnation))
+        self.chronicle = Chronicle(
+            known,
+            replica.layout.shards,
+            warn,
+            note,
+            newcomer=bool(setup.incarnation),
+            lives_known=not setup.birth,
+        )
         self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), warn)
         self.rows = Rows(setup.rank)
         self._listener = Listener(
@@ -104,7 +112,17 @@ class Session:
         self.driver = Driver(core, transport, listen=self._listener.hear)
         self._rendezvous = rendezvous = Rendezvous(setup.rank, self.driver, self.bulletin, replica)
         self._start = Start(setup, self.policy, self.driver, self._listener, rendezvous, contacts, warn, failed)
-        self._consensus = Consensus(setup.rank, self.driver, rendezvous, replica, self._exchange, warn)
+        self._consensus = Consensus(
+            setup.rank,
+            self.driver,
+            rendezvous,
+            replica,
+            self._exchange,
+            warn,
+            rows=self.rows.all,
+            states=lambda: dict(self.chronicle.states),
+            step=step,
+        )
         near = {address.rank for turn in range(_TURNS_AHEAD) for address, _ in core.view.out_edges(turn)}
         for card in cards.values():
             if card.rank in known:
@@ -133,7 +151,7 @@ class Session:
 
     # The start
 
-    def gather(self, has_state: bool, annex: bytes) -> bytes | None:
+    def gather(self, has_state: bool) -> None:
         """Come together with the others and see to it that all have the same state.
 
         A peer with a state, from a checkpoint, gives it to those that have none; if nobody has one, the lowest rank's
@@ -141,20 +159,17 @@ class Session:
 
         Args:
             has_state: whether this peer's values are to be kept.
-            annex: what goes with this peer's values to others.
-
-        Returns:
-            The annex of the state that was adopted, or None if this peer's own was kept.
         """
         self._replica.lend()
         # Peers that are through already train and push; all the same everybody starts from the same weights.
         self.driver.rest(merge=False)
         self._rendezvous.enter(has_state)
         self.bulletin.add("status", self.rows)
-        adopted = self._start.gather(has_state, annex)
+        self.chronicle.comparing = True
+        self._start.gather(has_state)
+        self.chronicle.comparing = False
         self.driver.resume()
         self._replica.reclaim()
-        return adopted
 
     # Training
 
@@ -207,13 +222,13 @@ class Session:
 
     # Agreement
 
-    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
-        """Mix until all agree within the tolerance; return the disagreement reached. See `Consensus.mix`."""
-        return self._consensus.mix(tolerance, timeout, on_agreed)
+    def consensus(self, terms: Terms) -> float:
+        """Mix until all agree; return the disagreement reached. See `Consensus.mix`."""
+        return self._consensus.mix(terms)
 
-    def meet(self, timeout: float, act: Callable[[], None]) -> bool:
-        """Wait until all are here, act, and wait until all have acted; return whether all came in time."""
-        return self._consensus.meet(timeout, act)
+    def meet(self, terms: Terms, act: Callable[[], None]) -> None:
+        """Wait until all are here, act, and wait until all have acted. See `Consensus.meet`."""
+        self._consensus.meet(terms, act)
 
     # The end
 
@@ -224,14 +239,19 @@ class Session:
         except GossipError as error:
             self._warn(f"the gossip ended early: {error}")
 
-    def close(self, timeout: float) -> None:
-        """Hand all mass over to those who stay, and stop; what nobody takes within the timeout is written off."""
-        self.last(lambda: self._leave(timeout))
+    def close(self, timeout: float, at_most: float = math.inf) -> None:
+        """Hand all mass over to those who stay, and stop; what nobody takes in time is written off.
+
+        Args:
+            timeout: seconds for the goodbye; what the model takes on a slow link is added.
+            at_most: seconds for all of it.
+        """
+        self.last(lambda: self._leave(timeout, at_most))
         self.driver.close()
         self._mass.close()
 
-    def _leave(self, timeout: float) -> None:
+    def _leave(self, timeout: float, at_most: float) -> None:
         if timeout > 0:
             self._replica.lend()
-            timeout += self._replica.layout.total_bytes / _SLOW_LINK
+            timeout = min(timeout + self._replica.layout.total_bytes / _SLOW_LINK, at_most)
         self.driver.leave(timeout)

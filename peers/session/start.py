@@ -14,6 +14,9 @@ from peers.setup import Setup
 
 __all__ = ["Start"]
 
+#: Levels of "state" in the roll call: a peer has one, from a checkpoint; and it trains.
+_TRAINS = 2
+
 
 class Start:
     """Brings one peer to where it can train. For the trainer's thread, while the values are lent to the core."""
@@ -51,25 +54,30 @@ class Start:
         self._warn = warn
         self._failed = failed
 
-    def gather(self, has_state: bool, annex: bytes) -> bytes | None:
+    def gather(self, has_state: bool) -> None:
         """Come together with the others, adopt a state if need be, and give it to those who ask.
 
         Args:
             has_state: whether this peer's values are to be kept.
-            annex: what goes with this peer's values to others.
-
-        Returns:
-            The annex of the state that was adopted, or None if this peer's own was kept.
         """
         donors = self._newcomers_donors() if self._incarnation else self._founders_donors()
-        adopted = None if has_state or not donors else self._adopt(donors)
-        self._driver.post(events.Donate(annex if adopted is None else adopted))
-        self._rendezvous.reach("state")
+        if self._was_here_before() and has_state:
+            self._warn(
+                "the swarm has gone on without this rank: its checkpoint is older, and the model comes from them"
+            )
+            has_state = False
+        if donors and not has_state:
+            self._adopt(donors)
+        self._driver.post(events.Donate())
+        self._rendezvous.reach("state", _TRAINS)
         if not self._incarnation:
             roll = self._rendezvous.roll
             self._rendezvous.wait(lambda: roll.ranks("state") >= self._rendezvous.here(), self._timeout)
         self._rendezvous.spread()
-        return adopted
+
+    def _was_here_before(self) -> bool:
+        """Whether the others have seen this rank train: it was started again by the same command."""
+        return self._rank in self._rendezvous.roll.ranks("state", _TRAINS)
 
     def _founders_donors(self) -> list[int]:
         """Wait for the others; return the ranks to ask for the state, none if this peer's state is the one to keep."""
@@ -113,12 +121,12 @@ class Start:
         heard.check()
         return [rank for rank in heard.members_found or () if rank != self._rank]
 
-    def _adopt(self, donors: list[int]) -> bytes:
-        """Take the state over from the donors; return what came with it."""
+    def _adopt(self, donors: list[int]) -> None:
+        """Take the state over from the donors."""
         heard = self._listener
         self._driver.post(events.Adopt(donors))
         # A large model takes its time; what counts is that pieces keep coming.
-        while heard.annex is None:
+        while not heard.adopted:
             moved = self._rendezvous.wait(self._progress(), self._timeout)
             heard.check()
             if not moved:
@@ -129,10 +137,9 @@ class Start:
                 )
         # From now on this peer exchanges when the others do, as far as turns tell.
         self._driver.advance(self._policy.step_of(round(max(heard.turns) / self._share)))
-        return heard.annex
 
     def _progress(self) -> Callable[[], bool]:
         """Return a function that says whether a piece of the state has come since."""
         lacking = self._driver.status().lacking
         heard = self._listener
-        return lambda: bool(heard.annex is not None or heard.refusal) or self._driver.status().lacking != lacking
+        return lambda: bool(heard.adopted or heard.refusal) or self._driver.status().lacking != lacking

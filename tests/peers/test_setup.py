@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +13,8 @@ from swarms import more_than, nothing_left, reserved_ports
 
 import peers
 from gossip.errors import SettingsError
-from gossip.net.transport import TransportError, new_keys
+from gossip.net.transport import TransportError
+from gossip.net.zmq_transport import new_keys
 from peers.session.cards import RendezvousError
 from peers.setup import Setup, from_environment
 
@@ -150,8 +153,8 @@ def test_alone_a_peer_is_all_there_is() -> None:
 
 
 def test_a_device_that_is_asked_for_is_taken() -> None:
-    with peers.join({}, device="meta") as peer:
-        assert peer.device == torch.device("meta")
+    with peers.join({}, device="cuda:1") as peer:
+        assert peer.device == torch.device("cuda:1")
 
 
 def test_the_launcher_tells_everything_and_hears_how_it_went() -> None:
@@ -187,3 +190,13 @@ def test_the_launcher_tells_everything_and_hears_how_it_went() -> None:
     assert (statuses[-1]["step"], statuses[-1]["loss"], statuses[-1]["neighbours"]) == (1, 0.25, 0)
     assert told[-1]["ended"].startswith("failed: ArithmeticError: \N{GRINNING FACE}")
     assert more_than(before) == (set(), {})
+
+
+def test_a_worker_that_runs_the_script_again_is_told_what_the_script_lacks(tmp_path: Path) -> None:
+    """As multiprocessing imports the script of its parent."""
+    script = tmp_path / "train.py"
+    script.write_text("import peers\npeers.join()\n")
+    with pytest.raises(peers.PeerError, match=r'train\.py is run a second time.* if __name__ == "__main__"'):
+        runpy.run_path(str(script), run_name="__mp_main__")
+    script.write_text("import peers\ndef work(): peers.join().close()\n")
+    runpy.run_path(str(script), run_name="__mp_main__")["work"]()

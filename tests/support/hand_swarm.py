@@ -10,6 +10,7 @@ import xxhash
 
 from gossip import events, policies
 from gossip.books.mass import Mass
+from gossip.core.annex import Annex
 from gossip.core.core import Core
 from gossip.events import Effect, Event
 from gossip.settings import Settings
@@ -58,6 +59,22 @@ def only(effects: Sequence[Effect], kind: type) -> list:
     return [effect for effect in effects if isinstance(effect, kind)]
 
 
+class Memory:
+    """Bytes in blocks, as an annex has them."""
+
+    def __init__(self, content: bytes, block: int) -> None:
+        self.content = bytearray(content)
+        self._block = block
+        self.sizes = [len(content[start : start + block]) for start in range(0, len(content), block)]
+
+    def read(self, block: int) -> np.ndarray:
+        return np.frombuffer(bytes(self.content[block * self._block :][: self.sizes[block]]), np.uint8)
+
+    def write(self, block: int, content: np.ndarray) -> None:
+        start = block * self._block
+        self.content[start : start + self.sizes[block]] = content.tobytes()
+
+
 class Hand:
     """Cores of the ranks 0 .. n-1, a post office, and a clock that stands still until told otherwise."""
 
@@ -67,6 +84,7 @@ class Hand:
         turns: Sequence[Turn] = (PAIR,),
         algorithm: str = "sgp",
         shards: int = 1,
+        annexes: Sequence[Annex | None] = (),
         **settings: object,
     ) -> None:
         """Start a core for each of the values; a number stands for a vector of one."""
@@ -82,8 +100,9 @@ class Hand:
                 Roster(members, lambda n: schedule(n, *turns)),
                 policies.parse(algorithm),
                 Settings(run=RUN, **settings),
+                annex=annex,
             )
-            for rank, array in enumerate(arrays)
+            for rank, (array, annex) in enumerate(zip(arrays, annexes or [None] * len(arrays), strict=True))
         ]
         #: Sent and not delivered, oldest first.
         self.post: list[events.Send] = []

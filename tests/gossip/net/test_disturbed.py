@@ -333,7 +333,9 @@ def test_weather_that_cannot_be_is_refused_by_itself_and_in_a_scenario(wrong: di
 
 
 def test_a_scenario_makes_its_weather() -> None:
-    scenario = Scenario(peers=2, steps=1, seed=5, loss=0.1, duplicate=0.2, corrupt=0.3, delay=(1, 2), bandwidth=7.0)
+    scenario = Scenario(
+        peers=2, steps=1, seed=5, loss=0.1, duplicate=0.2, corrupt=0.3, delay=(1, 2), bandwidth=7.0, algorithm="sgp"
+    )
     assert scenario.weather == Weather(5, 0.1, 0.2, 0.3, (1, 2), 7.0)
 
 

@@ -46,7 +46,9 @@ def test_mass_is_conserved_in_many_more_storms(block: int) -> None:
 
 def test_nothing_is_biased_by_loss() -> None:
     for seed in range(2):
-        result = simulate(Scenario(peers=16, steps=500, topology="one-peer-exponential", loss=0.3, seed=seed))
+        result = simulate(
+            Scenario(peers=16, steps=500, topology="one-peer-exponential", loss=0.3, seed=seed, algorithm="sgp")
+        )
         assert result.bias < 1e-6
         assert result.disagreement < 1e-6
         assert result.weight_total == pytest.approx(16, abs=1e-9)
@@ -156,7 +158,7 @@ def test_the_check_notices(sabotage: Callable[[pytest.MonkeyPatch], None], monke
 def test_an_invariant_error_carries_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
     book_duplicates(monkeypatch)
     with pytest.raises(InvariantError, match=r"was booked twice(.|\n)*recent history(.|\n)*Received"):
-        simulate(Scenario(peers=4, steps=40, duplicate=0.5, topology="complete"))
+        simulate(Scenario(peers=4, steps=40, duplicate=0.5, topology="complete", algorithm="sgp"))
 
 
 def test_one_seed_run_twice_gives_the_identical_trace() -> None:
@@ -167,5 +169,5 @@ def test_one_seed_run_twice_gives_the_identical_trace() -> None:
 
 
 def test_the_trace_tells_every_event_apart() -> None:
-    calm = Scenario(peers=4, steps=20)
+    calm = Scenario(peers=4, steps=20, algorithm="sgp")
     assert simulate(calm).trace != simulate(replace(calm, delay=(0.001, 0.0020001))).trace

@@ -97,8 +97,8 @@ def test_nobody_waits_long_in_its_first_step() -> None:
     """Neither a founder whose neighbour died at once, nor one of many joiners who do not know each other yet."""
     many = tuple(parse_incident(f"{8 + i}@20") for i in range(10))
     for scenario in (
-        Scenario(peers=8, steps=50, kills=(parse_incident("3@1"),), detect=20.0),
-        Scenario(peers=8, steps=50, joins=many),
+        Scenario(peers=8, steps=50, kills=(parse_incident("3@1"),), detect=20.0, algorithm="sgp"),
+        Scenario(peers=8, steps=50, joins=many, algorithm="sgp"),
     ):
         result = simulate(scenario)
         assert result.curve[-1][0] < 2.5 * 50 * scenario.step_seconds

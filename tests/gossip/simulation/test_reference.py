@@ -64,7 +64,9 @@ def test_the_floor_and_the_cap_change_nothing_where_a_peer_keeps_a_third(topolog
 @pytest.mark.parametrize("jitter", [0.0, 0.3])
 def test_peers_that_do_not_keep_time_still_mix_turn_by_turn(jitter: float) -> None:
     settings = Settings(**TEXTBOOK)
-    scenario = Scenario(peers=33, steps=30, topology="base", jitter=jitter, delay=(0.005, 0.03), settings=settings)
+    scenario = Scenario(
+        peers=33, steps=30, topology="base", jitter=jitter, delay=(0.005, 0.03), settings=settings, algorithm="sgp"
+    )
     start, end, _ = run(scenario)
     np.testing.assert_allclose(end, np.broadcast_to(start.mean(axis=0), end.shape), atol=1e-12)
 
@@ -126,7 +128,7 @@ def test_an_irregular_digraph_needs_the_weights(tmp_path: object) -> None:
     path = f"{tmp_path}/irregular.graphml"
     nx.write_graphml(irregular(), path)
     settings = Settings(**TEXTBOOK)
-    begin, end, weights = run(Scenario(peers=3, steps=200, topology=f"@{path}", settings=settings))
+    begin, end, weights = run(Scenario(peers=3, steps=200, topology=f"@{path}", settings=settings, algorithm="sgp"))
     np.testing.assert_allclose(end, np.broadcast_to(begin.mean(axis=0), end.shape), atol=1e-9)
     ignored = end * weights
     assert abs(ignored - begin.mean(axis=0)).max() > 0.1
@@ -137,7 +139,14 @@ def test_each_shard_walks_the_schedule_at_its_own_pace() -> None:
     only ever use one hop, and never agree (n = 16, one-peer-exponential)."""
     settings = Settings(share=0.25)
     scenario = Scenario(
-        peers=16, steps=16, topology="one-peer-exponential", size=8, shards=4, jitter=0.0, settings=settings
+        peers=16,
+        steps=16,
+        topology="one-peer-exponential",
+        size=8,
+        shards=4,
+        jitter=0.0,
+        settings=settings,
+        algorithm="sgp",
     )
     start, end, weights = run(scenario)
     np.testing.assert_allclose(end, np.broadcast_to(start.mean(axis=0), end.shape), atol=1e-12)
@@ -146,7 +155,9 @@ def test_each_shard_walks_the_schedule_at_its_own_pace() -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
 def test_shards_are_chosen_fairly(share: float) -> None:
-    swarm = Swarm(Scenario(peers=6, steps=24, shards=4, topology="base", settings=Settings(share=share)))
+    swarm = Swarm(
+        Scenario(peers=6, steps=24, shards=4, topology="base", settings=Settings(share=share), algorithm="sgp")
+    )
     swarm.run()
     for process in swarm.processes.values():
         assert process.core.turns == [24 * share] * 4
@@ -154,6 +165,8 @@ def test_shards_are_chosen_fairly(share: float) -> None:
 
 def test_a_partial_exchange_is_unbiased_under_loss() -> None:
     settings = Settings(share=0.25)
-    scenario = Scenario(peers=9, steps=600, topology="exponential", shards=4, loss=0.1, settings=settings)
+    scenario = Scenario(
+        peers=9, steps=600, topology="exponential", shards=4, loss=0.1, settings=settings, algorithm="sgp"
+    )
     start, end, _ = run(scenario)
     np.testing.assert_allclose(end, np.broadcast_to(start.mean(axis=0), end.shape), atol=1e-6)

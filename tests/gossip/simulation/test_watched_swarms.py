@@ -259,7 +259,10 @@ def rolls(n: int) -> tuple[float, float]:
     """Return the messages and bytes of membership that a peer sends in a second of calm."""
     settings = MembershipSettings(sync_interval=10.0)
     # Nobody finishes a step in this time: what is sent is membership, and nothing else.
-    swarm = Swarm(Scenario(peers=n, steps=1, size=1, step_seconds=1000.0, watch=settings), check_every_event=False)
+    swarm = Swarm(
+        Scenario(peers=n, steps=1, size=1, step_seconds=1000.0, watch=settings, algorithm="sgp"),
+        check_every_event=False,
+    )
     seconds = 8.0
     while swarm.now < seconds:
         swarm.advance()
@@ -270,7 +273,9 @@ def rolls(n: int) -> tuple[float, float]:
 def test_news_of_members_travel_with_the_data() -> None:
     """Membership itself spreads nothing, compares nothing and probes once: with nothing else a join stays unknown."""
     mute = replace(FAST, interval=300.0, spread_interval=1e6, sync_interval=1e6, revisit_interval=1e6)
-    scenario = Scenario(peers=8, steps=2000, step_seconds=STEP, size=1, watch=mute, joins=(parse_incident("8@2s"),))
+    scenario = Scenario(
+        peers=8, steps=2000, step_seconds=STEP, size=1, watch=mute, joins=(parse_incident("8@2s"),), algorithm="sgp"
+    )
     assert not know_of_the_join(Swarm(scenario))
     swarm = Swarm(scenario)
     for rank in range(8):
@@ -328,7 +333,14 @@ def test_newcomers_whom_nobody_gives_a_state_do_not_hold_up_the_end() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_straggler_is_slow_and_never_suspect_and_nobody_waits_for_it(seed: int) -> None:
     scenario = Scenario(
-        peers=4, steps=60, step_seconds=STEP, size=2, seed=seed, watch=FAST, stragglers=(parse_straggler("2=4x"),)
+        peers=4,
+        steps=60,
+        step_seconds=STEP,
+        size=2,
+        seed=seed,
+        watch=FAST,
+        stragglers=(parse_straggler("2=4x"),),
+        algorithm="sgp",
     )
     swarm = Swarm(scenario)
     seen: list[events.MemberChanged] = []

@@ -68,7 +68,7 @@ def test_a_bad_share_of_stragglers_is_quoted_whole() -> None:
 
 
 def test_a_peer_can_be_paused_twice() -> None:
-    swarm = Swarm(Scenario(4, 60, pauses=(faults.parse_pause("1@10+5"), faults.parse_pause("1@30+5"))))
+    swarm = Swarm(Scenario(4, 60, pauses=(faults.parse_pause("1@10+5"), faults.parse_pause("1@30+5")), algorithm="sgp"))
     ends = {swarm.processes[1].paused_until}
     while swarm.advance():
         ends.add(swarm.processes[1].paused_until)
@@ -78,7 +78,7 @@ def test_a_peer_can_be_paused_twice() -> None:
 @pytest.mark.parametrize("when", ["0", "2.5"])
 def test_a_kill_at_a_step_that_never_comes_is_refused_or_happens(when: str) -> None:
     try:
-        result = simulate(Scenario(4, 60, kills=(faults.parse_incident(f"3@{when}"),)))
+        result = simulate(Scenario(4, 60, kills=(faults.parse_incident(f"3@{when}"),), algorithm="sgp"))
     except SettingsError:
         return
     assert result.weight_written_off > 0

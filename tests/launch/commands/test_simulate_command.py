@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from commands import Capture, failure, said
 
+from gossip.defaults import ALGORITHM
 from gossip.faults import parse_cut, parse_incident, parse_pause
 from launch import cli, terminal
 from launch.options.arguments import AVERAGING
+from launch.options.options import LaunchOptions
+from peers.setup import Setup
 
 #: The command of the issue.
 ISSUE = shlex.split(
@@ -81,6 +84,36 @@ def test_the_figures_of_a_quiet_run_are_those_that_must_be(capsys: Capture) -> N
     assert result["messages"] == 2 * 4 * 60
 
 
+def test_the_algorithm_is_that_of_launch_where_none_is_named(capsys: Capture) -> None:
+    result = figures(capsys, "simulate", "--peers", "3", "--steps", "2")
+    assert result["algorithm"] == Setup().algorithm == LaunchOptions.algorithm == ALGORITHM
+
+
+_CHOCO = ["simulate", "--peers", "4", "--size", "40", "--topology", "complete", "--compress", "topk:share=5%"]
+
+
+def test_a_run_whose_peers_drift_apart_says_so_and_fails(capsys: Capture) -> None:
+    argv = [*_CHOCO, "--steps", "80", "--algorithm", "choco:gamma=1"]
+    assert cli.main(argv) == 1
+    captured = capsys.readouterr()
+    assert "diverged" in captured.out
+    assert "choco:gamma=1 is above" in captured.err
+    assert cli.main([*argv, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["diverged"] is True
+
+
+def test_a_run_that_agrees_has_not_diverged(capsys: Capture) -> None:
+    assert cli.main([*_CHOCO, "--steps", "20", "--algorithm", "choco"]) == 0
+    captured = capsys.readouterr()
+    assert "diverged" not in captured.out
+    assert "gamma" not in captured.err
+
+
+def test_values_that_grow_without_end_are_no_error_of_the_books(capsys: Capture) -> None:
+    assert cli.main([*_CHOCO, "--steps", "260", "--algorithm", "choco:gamma=1"]) == 1
+    assert "diverged" in capsys.readouterr().out
+
+
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(capsys: Capture) -> None:
     first, second = (figures(capsys, *SMALL) for _ in range(2))
     other = figures(capsys, *SMALL[:-1], "8")
@@ -146,6 +179,7 @@ def test_a_picture_marks_what_happened(capsys: Capture) -> None:
         Scenario(
             peers=4, steps=40, kills=(parse_incident("3@10"),), restarts=(parse_incident("3@30"),),
             joins=(parse_incident("4@20"),), pauses=(parse_pause("1@15+5"),), cuts=(parse_cut("0|1@25+5"),),
+            algorithm="sgp",
         )
     )  # fmt: skip
     (axes,) = plot_simulation.figure(result).axes

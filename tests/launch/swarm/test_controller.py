@@ -18,7 +18,7 @@ import launch.watch.display
 from launch.options.options import LaunchOptions
 from launch.swarm.controller import Controller
 from launch.swarm.host import PeerProcess
-from launch.swarm.launching import planned
+from launch.swarm.launching import planned, verdict
 from launch.terminal import output
 from launch.watch.display import Display
 
@@ -89,7 +89,12 @@ def ended(controller: Controller) -> int | None:
         return None
 
 
-def ask_when(controller: Controller, condition: Callable[[], bool], first: Callable[[], None] = lambda: None) -> None:
+def ask_when(
+    controller: Controller,
+    condition: Callable[[], bool],
+    first: Callable[[], None] = lambda: None,
+    number: int = signal.SIGINT,
+) -> None:
     """Ask the launcher to stop before the first turn at which a condition holds, and do something before that."""
     turn = controller._turn
     asked = False
@@ -99,7 +104,7 @@ def ask_when(controller: Controller, condition: Callable[[], bool], first: Calla
         if condition() and not asked:
             asked = True
             first()
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         turn()
 
     controller._turn = act  # type: ignore[method-assign]
@@ -111,6 +116,37 @@ def test_who_has_just_said_that_it_listens_is_asked_and_not_ended(tmp_path: Path
     ask_when(controller, lambda: controller._peers[0].listens, lambda: host.emit(1, TRAINING))
     assert ended(controller) == 130
     assert host.signals == [(0, signal.SIGINT), (1, signal.SIGINT), (2, signal.SIGTERM)]
+
+
+def test_how_peers_ended_shows_in_the_exit_code_and_in_the_last_line(tmp_path: Path) -> None:
+    says = {
+        0: [TRAINING, {"ended": "finished"}, {"exit": 0}],
+        1: [TRAINING, {"ended": "failed: AgreementError: rank 1: no agreement"}, {"exit": 1}],
+        2: [TRAINING, {"ended": "failed: DivergenceError: rank 2: training diverged"}, {"exit": 1}],
+        3: [TRAINING, {"ended": "failed: AgreementError: rank 3: no agreement"}, {"exit": 1}],
+    }
+    written = io.StringIO()
+    controller, _ = played(tmp_path, says, Display(Console(file=written, width=200), list(says), quiet=True))
+    controller._introduced = True
+    assert controller.run() == 1
+    plan, _ = planned(LaunchOptions(str(tmp_path / "train.py"), peers=4, run_dir=str(tmp_path / "run")))
+    assert verdict(plan, controller) == "1 of 4 peers finished; ended without agreement: ranks 1, 3; diverged: rank 2"
+    said = "gossip: rank 2 failed with exit code 1: DivergenceError: rank 2: training diverged\n"
+    assert said in written.getvalue()
+
+
+def test_peers_that_all_diverged_are_no_success(tmp_path: Path) -> None:
+    says = {rank: [TRAINING, {"ended": "failed: DivergenceError: x"}, {"exit": 1}] for rank in range(2)}
+    controller, _ = played(tmp_path, says)
+    controller._introduced = True
+    assert controller.run() == 3
+
+
+def test_sigterm_ends_a_launch_with_its_own_exit_code(tmp_path: Path) -> None:
+    controller, host = played(tmp_path, {0: [TRAINING], 1: [TRAINING]})
+    ask_when(controller, lambda: controller._peers[1].listens, number=signal.SIGTERM)
+    assert ended(controller) == 143
+    assert {number for _, number in host.signals} == {signal.SIGINT}
 
 
 class Idle(Display):
@@ -247,6 +283,36 @@ def test_who_ends_as_asked_is_not_started_again(tmp_path: Path) -> None:
     assert host.started == [0, 1]
 
 
+def shown(directory: Path, says: Mapping[int, list[dict[str, Any]]], **options: Any) -> tuple[int | None, str]:
+    """Return the exit code and what the launcher said."""
+    out = io.StringIO()
+    controller, _ = played(directory, says, Display(Console(file=out, width=200), list(says)), **options)
+    return ended(controller), out.getvalue()
+
+
+def test_a_script_that_never_joins_is_not_a_success(tmp_path: Path) -> None:
+    code, out = shown(tmp_path, {0: [{"exit": 0}], 1: []})
+    assert code == 3
+    assert "rank 0 ended without a call of peers.join()" in out
+    assert out.count("before the swarm could start") == 1, "rank 1 ended because it was stopped"
+
+
+def test_who_never_joined_a_running_swarm_is_not_started_again(tmp_path: Path) -> None:
+    controller, host = played(tmp_path, {0: [{"exit": 7}], 1: [{"exit": 0}]}, restart=1)
+    controller._introduced = True  # as for a peer that joins
+    assert ended(controller) == 3
+    assert host.started == [0, 1]
+
+
+def test_a_restart_that_never_came_is_told(tmp_path: Path) -> None:
+    trained = {"status": {"step": 116, "state": "training"}}
+    code, out = shown(
+        tmp_path, {0: [trained, {"exit": 0}], 1: [TRAINING, {"exit": 0}]}, fault=("kill:1@300", "restart:1@400")
+    )
+    assert code == 0
+    assert "gossip: the restart of rank 1 at step 400 never came: training ended at step 116" in out
+
+
 def cards(ranks: int) -> list[dict[str, Any]]:
     return [{"card": [rank, f"127.0.0.1:{4000 + rank}", None]} for rank in range(ranks)]
 
@@ -273,7 +339,7 @@ def test_who_waits_is_told_of_a_rank_that_ends_before_it_attaches(tmp_path: Path
 def test_who_waits_for_cards_is_told_of_a_rank_that_never_shows_its_own(tmp_path: Path, code: int) -> None:
     """Rank 2 has not come so far, and is ended."""
     controller, host = played(tmp_path, {0: [cards(1)[0]], 2: [], 1: [{"exit": code}]})
-    assert ended(controller) == (1 if code == 0 else 3)
+    assert ended(controller) == 3
     ((waiting, (rank, _)),) = failures(host)  # type: ignore[misc]
     assert (waiting, rank) == (0, 1)
     assert host.signals == [(2, signal.SIGTERM)]

@@ -140,28 +140,6 @@ def test_state_dicts_can_still_be_saved_loaded_and_copied() -> None:
     assert float(model.wide.detach()[0]) == float(other.wide.detach()[0]), "a deep copy is a copy"
 
 
-def test_the_rest_goes_from_one_to_the_other() -> None:
-    torch.manual_seed(3)
-    one, other = Zoo(), Zoo()
-    one.counts += 5
-    replicas = Replica(one), Replica(other)
-    mixed = other.wide.detach().clone()
-    replicas[1].decode_rest(replicas[0].encode_rest())
-    assert torch.equal(other.frozen.weight, one.frozen.weight)
-    assert torch.equal(other.counts, one.counts)
-    assert torch.equal(other.mask, one.mask)
-    assert torch.equal(other.wide, mixed), "what is mixed is none of its business"
-
-
-def test_the_rest_of_another_model_is_refused_and_changes_nothing() -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).requires_grad_(False))
-    smaller = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1).requires_grad_(False))
-    before = model[1].weight.clone()
-    with pytest.raises(SettingsError, match=r"1\.weight"):
-        Replica(model).decode_rest(Replica(smaller).encode_rest())
-    assert torch.equal(model[1].weight, before)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -190,6 +168,10 @@ def test_what_cannot_be_mixed_is_refused_by_name() -> None:
         Replica(nn.Linear(2, 2, dtype=torch.complex64))
     with pytest.raises(SettingsError, match="weight has no values yet"):
         Replica(nn.LazyLinear(2))
+    trained, tied = nn.Linear(2, 2), nn.Linear(2, 2).requires_grad_(False)
+    tied.weight.data = trained.weight.data
+    with pytest.raises(SettingsError, match=r"1\.weight is not mixed and shares memory with 0\.weight, which is"):
+        Replica(nn.Sequential(trained, tied))
     sparse = nn.Module()
     sparse.odd = nn.Parameter(torch.eye(3).to_sparse())
     with pytest.raises(SettingsError, match=r"odd is torch\.sparse_coo"):

@@ -13,7 +13,7 @@ from swarms import more_than, nothing_left
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.net.routes import route_to
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 from peers.session.cards import Card, Channel, FixedTable, RendezvousError
 
 HERE = Endpoint("127.0.0.1", 5)

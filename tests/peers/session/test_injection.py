@@ -105,7 +105,9 @@ def test_a_straggler_sleeps_for_what_is_added(hand: Hand) -> None:
 def test_several_stragglers_are_multiplied_and_added_as_in_the_simulator(hand: Hand) -> None:
     texts = ("2=4x", "2=1.5x", "0-3=+50ms", "2=+0.5s")
     hand.boundary(2, stragglers=texts).passed(1, 0.1)
-    scenario = Scenario(WORLD, 10, jitter=0, step_seconds=0.1, stragglers=parse_stragglers(texts, WORLD))
+    scenario = Scenario(
+        WORLD, 10, jitter=0, step_seconds=0.1, stragglers=parse_stragglers(texts, WORLD), algorithm="sgp"
+    )
     assert hand.sleeps == [pytest.approx(Swarm(scenario).step_time(2, 0) - 0.1)]
     assert hand.sleeps == [pytest.approx(0.1 * 5 + 0.55)]
 
@@ -129,7 +131,9 @@ def test_a_window_in_steps(hand: Hand) -> None:
 
 
 def test_a_window_in_steps_is_the_same_as_in_the_simulator(hand: Hand) -> None:
-    swarm = Swarm(Scenario(WORLD, 20, jitter=0, step_seconds=1.0, stragglers=(parse_straggler("2=4x@3-6"),)))
+    swarm = Swarm(
+        Scenario(WORLD, 20, jitter=0, step_seconds=1.0, stragglers=(parse_straggler("2=4x@3-6"),), algorithm="sgp")
+    )
     simulated = [step + 1 for step in range(9) if swarm.step_time(2, step) > 1]
     assert slowed(hand, hand.boundary(2, stragglers=("2=4x@3-6",)), 9) == simulated
 
@@ -152,7 +156,9 @@ def test_a_window_in_seconds_goes_on_in_another_life(hand: Hand) -> None:
 
 def test_random_stragglers_are_those_of_the_simulator(hand: Hand) -> None:
     text, ranks = "random=40%:2x-5x", 40
-    swarm = Swarm(Scenario(ranks, 10, jitter=0, step_seconds=1.0, seed=7, stragglers=(parse_straggler(text),)))
+    swarm = Swarm(
+        Scenario(ranks, 10, jitter=0, step_seconds=1.0, seed=7, stragglers=(parse_straggler(text),), algorithm="sgp")
+    )
     expected = [swarm.step_time(rank, 0) - 1.0 for rank in range(ranks)]
     for _ in range(2):
         hand.sleeps.clear()
@@ -246,6 +252,21 @@ def test_nothing_happens_after_the_close(hand: Hand) -> None:
     boundary.passed(2, 0.1)
     hand.until(10)
     assert (hand.done, hand.told) == ([], [])
+
+
+def test_what_never_came_is_told_when_training_has_finished(hand: Hand) -> None:
+    """Not after a failure or a stop: nobody expects it then."""
+    faults = ("kill:1@300", "pause:1@2s+1s", "pause:1@90s+1s", "cut:0-3|4-7@200+30s", "kill:0@300")
+    boundary = hand.boundary(1, *faults, network=Network(Weather()))
+    hand.until(5)
+    boundary.passed(116, 0.1)
+    hand.told.clear()
+    boundary.close(finished=True)
+    boundary.close(finished=True)
+    assert hand.told == [
+        f"the {name} never came: training ended here after step 116"
+        for name in ("cut at step 200", "kill at step 300", "pause at 90 s")
+    ]
 
 
 def test_a_timer_that_cannot_be_cancelled_any_more_does_nothing_after_the_close(hand: Hand) -> None:

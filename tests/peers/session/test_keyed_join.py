@@ -18,7 +18,7 @@ import peers
 from gossip import presets
 from gossip.keys import KeyPair
 from gossip.membership import MembershipSettings
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 from peers.peer import Peer
 from peers.session.rendezvous import StartError
 

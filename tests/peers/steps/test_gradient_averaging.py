@@ -303,6 +303,31 @@ def test_a_whole_state_comes_back_to_the_bit() -> None:
     assert taken.seal(4) != state.seal(3)
 
 
+def test_a_whole_state_leaves_out_what_is_frozen_and_what_is_kept_for_it() -> None:
+    def made(seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Linear(100, 100).requires_grad_(False))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for parameter in model.parameters():
+            optimizer.state[parameter] = {"momentum_buffer": torch.full_like(parameter, float(seed))}
+        return model, optimizer
+
+    model, optimizer = made(0)
+    state = WholeState(model, optimizer, {})
+    other, second = made(1)
+    taken = WholeState(other, second, {})
+    kept = other[1].weight.clone()
+    assert len(state.encode(3)) < 4000
+    assert taken.decode(state.encode(3)) == 3
+    assert torch.equal(other[0].weight, model[0].weight)
+    assert float(second.state[other[0].weight]["momentum_buffer"][0, 0]) == 0.0
+    assert torch.equal(other[1].weight, kept), "it is made equal when peers come together"
+    with torch.no_grad():
+        model[1].weight += 1.0  # a slow copy that the script moves by hand, say
+    taken.decode(state.encode(4))
+    assert torch.equal(other[1].weight, model[1].weight)
+
+
 def test_nothing_is_pushed_and_what_cannot_be_meant_is_refused() -> None:
     def body(peer: Peer) -> tuple[int, float]:
         model, optimizer = attached(peer)

@@ -48,6 +48,7 @@ class Records:
                 continue
             _write(directory / "events.jsonl", [{"event": "consensus", "disagreement": 5e-4}])
             (directory / "log.txt").write_text("9 steps: own model 97.0%, average of all 98.0% (apart by 5e-4)\n")
+            (directory / "loss").write_text("0.09")
             weights = {"weight_left": self.left[rank], "weight_unanswered": self.unanswered[rank]}
             (directory / "summary.json").write_text(json.dumps({"rank": rank, "incarnation": 0, **weights}))
 
@@ -85,8 +86,8 @@ def read(records: Records, metronome: Metronome) -> Any:
     return outcome
 
 
-def failed(outcome: Outcome, undisturbed: float = 98.0) -> list[str]:
-    held: list[Bar] = bars(outcome, Outcome(accuracy=undisturbed))
+def failed(outcome: Outcome, undisturbed: float = 0.09) -> list[str]:
+    held: list[Bar] = bars(outcome, Outcome(loss=undisturbed))
     return [bar.name for bar in held if not bar.holds]
 
 
@@ -154,7 +155,20 @@ def test_a_pause_counts_from_the_fault_on(records: Records, read: Any) -> None:
     assert failed(outcome) == ["longest pause"]
 
 
-def test_accuracy_is_held_against_the_undisturbed_swarm(records: Records, read: Any) -> None:
+def test_the_loss_is_held_against_the_undisturbed_swarm(records: Records, read: Any) -> None:
     records.write()
-    assert failed(read(0, 1), undisturbed=98.4) == []
-    assert failed(read(0, 1), undisturbed=98.6) == ["accuracy"]
+    assert failed(read(0, 1), undisturbed=0.08) == []
+    assert failed(read(0, 1), undisturbed=0.07) == ["loss"]
+
+
+def test_a_test_image_more_or_less_is_no_loss(records: Records, read: Any) -> None:
+    records.write()
+    for directory in records.run_dir.iterdir():
+        (directory / "log.txt").write_text("9 steps: own model 97.0%, average of all 91.0% (apart by 5e-4)\n")
+    assert failed(read(0, 1), undisturbed=0.09) == []
+
+
+def test_a_survivor_that_never_came_to_the_end_has_no_loss_that_holds(records: Records, read: Any) -> None:
+    records.write()
+    (records.run_dir / "rank-1" / "loss").unlink()
+    assert failed(read(0, 1), undisturbed=0.09) == ["loss"]
