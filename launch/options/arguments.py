@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gossip.errors import SettingsError
 from launch.user_errors import CommandError
 
-__all__ = [
-    "AVERAGING",
-    "COLLECTIVE",
-    "check_plot",
-    "fault_reader",
-    "integer",
-    "misplaced",
-    "port",
-    "positive",
-    "seconds",
-]
+__all__ = ["AVERAGING", "COLLECTIVE", "check_plot", "fault_reader", "integer", "port", "positive", "seconds"]
 
 _KINDS = (".svg", ".png")
 #: The algorithms of `gossip.policies`, which is too slow to import at each start: those that move mass, and the others.
@@ -39,10 +29,6 @@ AVERAGING = (
     "ssd",
 )
 COLLECTIVE = ("allreduce", "parameter-server")
-#: Options of the launcher that scripts seldom have; --seed, --device or --config are as likely the script's own.
-_LAUNCHERS = frozenset(
-    ("-n", "--peers", "--hostfile", "--topology", "--algorithm", "--straggler", "--fault", "--restart", "--dry-run")
-)
 
 
 def positive(text: str) -> int:
@@ -95,14 +81,6 @@ def fault_reader(kind: str) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
-
-
-def misplaced(arguments: Sequence[str]) -> str:
-    """Return a warning if options that look like those of the launcher stand behind the script, or nothing."""
-    found = [word for word in arguments if word.partition("=")[0] in _LAUNCHERS]
-    if not found:
-        return ""
-    return f"{', '.join(found)} after the script goes to the script; options of gossip come before it"
 
 
 def check_plot(path: Path) -> None:

@@ -17,7 +17,6 @@ from gossip.collective.making import check_settings
 from gossip.exchange.coding import check_codec, gamma_notice
 from gossip.faults import Faults, parse_faults, parse_stragglers
 from gossip.shares import check_share
-from launch.options.arguments import misplaced
 from launch.options.options import LaunchOptions
 from launch.options.toml import to_toml
 from launch.swarm.controller import Controller
@@ -48,7 +47,6 @@ def launch(options: LaunchOptions) -> int:
         check_one_launcher(program(options.script, options.arguments, options.module))
     plan, faults = planned(options)
     warn(plan.warning)
-    warn(misplaced(options.arguments))
     console = output()
     if options.dry_run:
         for line in plan.lines():

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from commands import Capture, failure
 
-from launch.cli import main
-from launch.options.arguments import misplaced
 from launch.swarm.hostfile import read_hostfile
 
 
@@ -34,13 +32,6 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_cannot_be_run_is_named_with_the_reason(capsys: Capture, script: str, complaint: str) -> None:
     assert complaint in failure(capsys, "launch", script)
-
-
-def test_options_behind_the_script_are_pointed_out(capsys: Capture) -> None:
-    assert main(["launch", "--dry-run", "train.py", "-n", "4", "--topology=ring", "--seed", "3"]) == 0
-    warning = "gossip: warning: -n, --topology=ring after the script goes to the script; options of gossip come before"
-    assert warning in capsys.readouterr().err
-    assert misplaced(["--seed", "3", "--device", "cpu", "data"]) == ""
 
 
 def test_a_hostfile_may_come_from_windows(tmp_path: Path) -> None:
