@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from peers.reporting.logged import as_number
 from peers.reporting.metrics import Figures
+from peers.reporting.numbers import as_number
 from peers.reporting.records import Records
 from peers.reporting.summary import gossip_summary
 from peers.session.cards import Channel
