@@ -18,13 +18,24 @@ LAYERS = ["topologies", "gossip", "peers", "launch"]
 #: The rooms of each layer, and the modules beside them: each imports only those before it, and itself.
 ROOMS = {
     "gossip": [
-        *("version", "errors", "shares", "endpoint", "keys", "arrivals", "settings", "link"),
+        *("version", "defaults", "errors", "shares", "endpoint", "keys", "arrivals", "settings", "link"),
         *("values", "codecs", "wire", "membership", "books", "policies", "view", "events"),
         *("exchange", "collective", "core", "presets", "faults", "net", "simulation"),
     ],
     "peers": [
         *("setup", "device", "optimizers", "data", "table", "state", "model", "methods", "checkpoints"),
-        *("session", "steps", "reporting", "evaluation", "endings", "attachment", "peer", "joining"),
+        *(
+            "session",
+            "steps",
+            "reporting",
+            "evaluation",
+            "endings",
+            "attachment",
+            "training",
+            "closing",
+            "peer",
+            "joining",
+        ),
     ],
     "launch": [
         *("user_errors", "terminal", "parser", "versions", "options", "watch", "swarm", "report", "catalog", "plots"),

@@ -15,6 +15,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from peers.data.data_news import DataNews, Loop, Sampled
 from peers.data.fingerprints import rows_hash, sketch_of
+from peers.data.inputs import NO_EVIDENCE
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 2**63) | st.floats() | st.text(max_size=3) | st.binary(max_size=3),
@@ -57,6 +58,18 @@ def test_a_former_life_of_this_peer_is_not_another_peer() -> None:
     assert warnings == []
 
 
+@pytest.mark.parametrize(("again", "constant", "notices"), [(False, False, 1), (True, False, 0), (False, True, 0)])
+def test_a_later_life_and_inputs_that_never_change_bring_no_notice(again: bool, constant: bool, notices: int) -> None:
+    warnings: list[str] = []
+    other, news = DataNews(1, warnings.append), DataNews(0, warnings.append, again=again)
+    other.saw(7, constant=False)
+    news.saw(NO_EVIDENCE, constant=constant)
+    for _ in range(2):
+        news.merge(other.encode())
+        other.merge(news.encode())
+    assert ["neither peer.batches nor peer.sampler" in text for text in warnings] == [True] * notices
+
+
 def test_what_was_heard_before_this_peer_had_something_to_compare_counts() -> None:
     other, _ = speaking(1)
     warnings: list[str] = []
@@ -80,10 +93,10 @@ def test_a_peer_that_says_nothing_of_its_data_is_told_of_by_its_progress() -> No
     "tensor",
     [
         torch.arange(12).reshape(4, 3),
-        torch.randn(4, 3).to(torch.bfloat16),
-        torch.randn(4, 2, 5, dtype=torch.complex64),
-        torch.rand(4, 3) > 0.5,
-        torch.randn(4, 70_000),
+        torch.linspace(-1, 1, 12).reshape(4, 3).to(torch.bfloat16),
+        torch.linspace(-1, 1, 40).reshape(4, 2, 5).to(torch.complex64),
+        torch.eye(4) > 0.5,
+        torch.linspace(-1, 1, 280_000).reshape(4, 70_000),
     ],
 )
 def test_rows_count_in_any_order_and_differences_are_seen(tensor: torch.Tensor) -> None:

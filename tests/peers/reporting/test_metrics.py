@@ -301,7 +301,23 @@ def test_peers_that_compare_their_models_are_not_warned_of_frames_that_do_not_fi
         diary.chronicle.saw(events.RejectedFrame(Reason.SHAPE, 1, "3 elements, and 4 are expected", 1, True), 3)
         diary.chronicle.saw(events.RejectedFrame(Reason.CHECKSUM, 1, "damaged", 1, True), 3)
     assert [sentence.split(": ")[1].split(" ")[0] for sentence in diary.told] == ["checksum", "shape", "checksum"]
-    assert len(diary.noted) == 4
+    assert [event["reason"] for event in diary.noted] == ["shape", "checksum"]
+
+
+def test_what_a_newcomer_hears_before_it_is_let_in_is_not_held_against_anybody() -> None:
+    """Others push to a rank that was restarted until they know; a member knows everybody."""
+    diary = Diary(newcomer=True)
+    for count in range(1, 11):
+        diary.chronicle.saw(events.RejectedFrame(Reason.STRANGER, 2, "not both known here", count, count == 1), 1)
+    diary.chronicle.saw(events.RejectedFrame(Reason.RUN, 2, "of another run", 1, True), 1)
+    assert diary.chronicle.rejected == {Reason.RUN: 1}
+    diary.chronicle.saw(events.Welcomed(), 3)
+    diary.chronicle.saw(events.RejectedFrame(Reason.STRANGER, 7, "not both known here", 11, False), 3)
+    assert diary.chronicle.rejected == {Reason.RUN: 1, Reason.STRANGER: 1}
+    assert [(event["reason"], event["count"]) for event in diary.noted if "reason" in event] == [
+        ("run", 1),
+        ("stranger", 1),
+    ]
 
 
 def test_every_change_of_a_member_is_an_event_and_counts_once() -> None:
