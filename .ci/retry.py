@@ -27,7 +27,7 @@ LIMIT = 10
 def main(command: Sequence[str]) -> int:
     """Run a command that runs pytest, then the failed tests again; return the exit code."""
     code, outcome, _ = _run(command)
-    if code == 0:
+    if code == 0 and outcome.status == 0:  # a command may hide that pytest failed, or never run it
         return 0
     if reason := _in_the_way(outcome):
         _say(f"no test is run again: {reason}")

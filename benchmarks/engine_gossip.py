@@ -15,7 +15,7 @@ from gossip.endpoint import Endpoint
 from gossip.events import Effect
 from gossip.net.driver import Driver
 from gossip.net.shared_memory.owner import SharedMemory
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.policies.policy import Policy
 from gossip.presets import preset

@@ -7,8 +7,8 @@ A subcommand is a module of `launch.commands` with two functions, and one line i
 
 Every module is imported at each start, so what is slow to import is imported inside ``run``.
 
-Exit codes: 0 done; 2 an error of the user, told in one line; 130 interrupted by Ctrl-C; 141 the reader of the output is
-gone, as in ``gossip topologies | head -1``. A traceback is a bug in gossip.
+Exit codes: 0 done; 2 an error of the user, told in one line; 130 interrupted by Ctrl-C, 143 by SIGTERM; 141 the reader
+of the output is gone, as in ``gossip topologies | head -1``. A traceback is a bug in gossip.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from launch.commands import (
     watch_command,
 )
 from launch.parser import Parser
-from launch.user_errors import user_errors
+from launch.user_errors import Interrupted, user_errors
 from launch.versions import ShowVersions
 
 __all__ = ["COMMANDS", "command_parser", "guarded", "main"]
@@ -66,14 +66,22 @@ def guarded(run: Callable[[], int]) -> int:
     try:
         code = run()
         sys.stdout.flush()  # here, and not at exit, so that a closed pipe is noticed while it can be handled
+    except Interrupted as request:
+        return request.exit_code
     except KeyboardInterrupt:
-        return 130
+        return Interrupted().exit_code
     except BrokenPipeError:
         # What is still buffered goes nowhere; otherwise the interpreter would complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except user_errors() as error:
         print(f"gossip: error: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A file or directory that the user has named, and that cannot be used: a name too long, a full disk.
+        print(f"gossip: error: {error.filename!s:.200}: {error.strerror}", file=sys.stderr)
         return 2
     return code
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["CommandError", "user_errors"]
+import signal
+
+__all__ = ["CommandError", "Interrupted", "user_errors"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked the command to stop."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__()
+        #: As a shell has it: 130 for Ctrl-C, 143 for SIGTERM.
+        self.exit_code = 128 + number
 
 
 class CommandError(Exception):

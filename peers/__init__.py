@@ -23,11 +23,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from peers.joining import join
     from peers.peer import Evaluation, Peer, PeerError
+    from peers.session.agreement_errors import AgreementError, DivergenceError
 
-__all__ = ["Evaluation", "Peer", "PeerError", "join"]
+__all__ = ["AgreementError", "DivergenceError", "Evaluation", "Peer", "PeerError", "join"]
 
 #: The module that defines each name.
-_HOMES = {"Evaluation": "peers.peer", "Peer": "peers.peer", "PeerError": "peers.peer", "join": "peers.joining"}
+_HOMES = {
+    "AgreementError": "peers.session.agreement_errors",
+    "DivergenceError": "peers.session.agreement_errors",
+    "Evaluation": "peers.peer",
+    "Peer": "peers.peer",
+    "PeerError": "peers.peer",
+    "join": "peers.joining",
+}
 
 if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of the package's
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 import torch
@@ -13,18 +12,20 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.checkpoints.saving import Restored, Saving, Stateful
 from peers.methods.choosing import fit
+from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
+from peers.model.bindings import Bindings
 from peers.model.frozen import Frozen
+from peers.model.held import Held
 from peers.reporting.reporter import Reporter
 from peers.session.cards import Card
 from peers.session.session import Session
 from peers.setup import Setup
 from peers.steps.hooks import StepHooks
+from peers.steps.next_pass import NextPass
 from peers.steps.steps import Steps
 from peers.steps.steps_choice import choose_steps
 
 __all__ = ["Attachment"]
-
-_log = logging.getLogger("gossip")
 
 
 class Attachment:
@@ -50,27 +51,50 @@ class Attachment:
             transport: bound, connected to nobody.
             cards: where everybody is, by rank.
             model: any module.
-            optimizer: over the model's parameters.
+            optimizer: over the model's parameters, maybe in wrappers.
             also: further objects that belong into checkpoints, by name.
             reporter: of the peer.
             set_step: is called with the number of steps that a state has which the replica takes over.
         """
-        self._model, self._optimizer, self._also = model, optimizer, dict(also)
-        self._rank, self._reporter, self._set_step = setup.rank, reporter, set_step
         policy = policies.parse(setup.algorithm)
-        self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
-        self._frozen = Frozen(model)
+        check_model(model)
+        optimizer = plain_optimizer(optimizer)
+        check_trained(model, optimizer, reporter.warn, averages=policy.collective == "reduction")
+        check_stateful(also)
+        self._model, self._optimizer, self._also = model, optimizer, dict(also)
+        self._reporter, self._set_step = reporter, set_step
+        self._held = Held(setup.rank, model, optimizer)
+        try:
+            self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
+            self.saving = Saving(setup, model, optimizer, self._method, self._also, reporter.directory, reporter.warn)
+        except BaseException:
+            self._held.release()
+            raise
         if setup.rank == 0 and (notice := gamma_notice(setup.compress, policy)):
             reporter.warn(notice)
-        self.saving = Saving(setup, model, optimizer, self._method, self._also, reporter.directory, reporter.warn)
+        self._frozen = Frozen(model)
+        #: Sees to it that the model's values stay where they are exchanged from.
+        self.bindings = Bindings(model, optimizer, self.replica, reporter.warn)
+        #: Knows when the script is through with a step.
+        self.next_pass = NextPass(model)
         try:
             self._restored = self._resume() if setup.resume else None
             turns, self._step = (None, 0) if self._restored is None else (self._restored.turns, self._restored.step)
             self.session = Session(
-                setup, preset, transport, cards, self.replica, reporter.warn, reporter.note, turns, self._step
+                setup,
+                preset,
+                transport,
+                cards,
+                self.replica,
+                reporter.warn,
+                reporter.note,
+                turns,
+                self._step,
+                failed=reporter.failed,
             )
         except BaseException:
             self.saving.close()
+            self._held.release()
             raise
         self._steps: Steps | None = None
         self._hooks: StepHooks | None = None
@@ -81,6 +105,11 @@ class Attachment:
         assert self._steps is not None
         return self._steps
 
+    @property
+    def mixes(self) -> bool:
+        """Whether training began, and replicas differ until they are mixed: there are others, or have been."""
+        return self._steps is not None and not self._steps.own_is_average and bool(self.session.chronicle.states)
+
     def _resume(self) -> Restored | None:
         """Bring everything back to the newest checkpoint, if there is one."""
         restored = self.saving.load()
@@ -88,8 +117,7 @@ class Attachment:
             self._reporter.warn("there is no checkpoint to resume from: training starts anew")
             return None
         self._set_step(restored.step)
-        _log.info("rank %d: resumed from step %d", self._rank, restored.step)
-        self._reporter.note(event="resume", text=f"from the checkpoint of step {restored.step}")
+        self._reporter.announce("resume", f"resumes from the checkpoint of step {restored.step}")
         return restored
 
     def start(self, after_step: Callable[[], None]) -> None:
@@ -113,25 +141,41 @@ class Attachment:
         )
 
         def before_move() -> None:
+            self.next_pass.now()
+            self.bindings.check()
             self._frozen.check(self._optimizer)
             steps.begin()
 
         def after_move() -> None:
+            self.bindings.check()  # an optimizer may set new values too, rather than change them
             steps.end()
             after_step()
 
-        self._hooks = StepHooks(self._optimizer, before_move, after_move)
+        self._hooks = StepHooks(self._optimizer, before_move, steps.evaluated, after_move)
 
-    def close(self, timeout: float, *, finished: bool) -> None:
+    def not_finite(self) -> list[str]:
+        """Return the names of the tensors that hold NaN or infinity, of those that are mixed."""
+        if self.replica.is_finite():
+            return []
+        tensors = [*self._model.named_parameters(), *self._model.named_buffers()]
+        return [name for name, tensor in tensors if not bool(torch.isfinite(tensor).all())] or ["the momentum"]
+
+    def stay(self) -> None:
+        """Stay for as long as the others need this peer, whose training has come to its end."""
+        self.saving.finish(last=True)
+        if self._steps is not None:
+            self.session.last(self._steps.close)
+
+    def close(self, timeout: float, at_most: float) -> None:
         """Leave the swarm, and wait until the last checkpoint is on the disk.
 
         Args:
-            timeout: seconds for handing over the mass that this peer holds.
-            finished: whether training came to its end, so that the others get all that they need of this peer.
+            timeout: seconds for the goodbye; what it takes to hand the model over is added.
+            at_most: seconds for leaving.
         """
         if self._hooks is not None:
             self._hooks.remove()
-        if finished and self._steps is not None:
-            self.session.last(self._steps.close)
-        self.session.close(timeout)
+        self.next_pass.cancel()
+        self.session.close(timeout, at_most)
         self.saving.close()
+        self._held.release()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 from gossip import presets
@@ -15,19 +17,24 @@ from gossip.errors import SettingsError
 from gossip.faults import parse_faults, parse_stragglers
 from gossip.keys import KeyPair
 from gossip.net.routes import route_to
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from peers.device import device_of
-from peers.peer import Peer
+from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
 from peers.reporting.tensorboard import check_tensorboard
-from peers.session.cards import Card, CardTable, Channel, FixedTable, StoreTable
+from peers.session.bounded_call import Overdue, call_within
+from peers.session.cards import Card, CardTable, Channel, FixedTable, RendezvousError
 from peers.session.injection import Boundary, disturbed
+from peers.session.store_table import StoreTable, group_place
 from peers.setup import Setup, from_environment
+from peers.table.lives import drawn_life
 
 __all__ = ["join"]
 
 _log = logging.getLogger("gossip")
+#: Seconds beyond the time limit of the start in which the launcher says who is missing.
+_LAUNCHER_GRACE = 3.0
 
 
 def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
@@ -47,8 +54,9 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
             peer.consensus()
         ```
     """
+    _refuse_a_second_run()
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
-    setup = _setup_from(channel) if channel is not None else from_environment(environment)
+    setup = _setup_from(channel) if channel is not None else _found(environment)
     setup = setup.changed(**arguments).settled()
     if setup.tensorboard:
         check_tensorboard()
@@ -85,12 +93,12 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         setup.run_dir,
         setup.rank,
         _log.warning,
-        append=setup.resume or setup.incarnation > 0,
+        append=setup.resume or setup.life > 0,
         tensorboard=setup.tensorboard,
     )
     records.event(
         event="start",
-        incarnation=setup.incarnation,
+        incarnation=setup.life,
         host=socket.gethostname(),
         pid=os.getpid(),
         peers=setup.world_size,
@@ -117,6 +125,31 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel, metrics=metrics)
 
 
+def _refuse_a_second_run() -> None:
+    """Raise an error if a worker process is importing the script, which then runs a second time from its first line.
+
+    `multiprocessing` does so under this name, if it starts its processes afresh (spawn, forkserver). A function of the
+    script that such a process was started for may join: then the script itself has been imported before.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__mp_main__":
+            raise PeerError(
+                f"{frame.f_code.co_filename} is run a second time, by a worker process that imports it, and would join "
+                'the swarm again. Put all that the script does under: if __name__ == "__main__". Workers of a '
+                "DataLoader import the script if they are started by spawn or forkserver"
+            )
+        frame = frame.f_back
+
+
+def _found(environment: Mapping[str, str]) -> Setup:
+    """Return the settings of the program that started this process; a process group knows the rank too."""
+    setup, place = from_environment(environment), group_place()
+    if setup.world_size == 1 and place is not None:
+        return replace(setup, rank=place[0], world_size=place[1])
+    return setup
+
+
 def _setup_from(channel: Channel) -> Setup:
     """Return the settings that the launcher sends."""
     settings = channel.read()["setup"]
@@ -131,6 +164,8 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
     if setup.contacts:
         return FixedTable((), ()), setup
     if channel is not None:
+        # The launcher itself ends the wait in time, and knows who is missing; it may be gone or stalled, though.
+        channel.start_timeout = setup.start_timeout + _LAUNCHER_GRACE
         return channel, setup
     if setup.hosts:
         if setup.public_keys and setup.keys is None:
@@ -138,15 +173,26 @@ def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
                 f"keys={setup.keys} with {len(setup.public_keys)} public_keys: rank {setup.rank} needs its key pair; "
                 "read it with gossip.net.key_files.read_keys"
             )
-        return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup))
+        return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup), birth=drawn_life())
     if setup.world_size == 1:
         return FixedTable((), ()), setup
     master = setup.environment.get("MASTER_ADDR", "")
     if not Endpoint(master or "127.0.0.1", 0).is_loopback and Endpoint.parse(setup.bind).is_loopback:
         # The others are on other machines: listen where they reach this one. Keys for this run go through the store.
         keys = None if setup.insecure else setup.keys or new_keys()
-        setup = replace(setup, bind=str(Endpoint(route_to(master), 0)), keys=keys)
+        setup = replace(setup, bind=str(Endpoint(_route_to(master, setup.start_timeout), 0)), keys=keys)
     return StoreTable(setup.rank, setup.world_size, setup.environment, setup.start_timeout), setup
+
+
+def _route_to(master: str, seconds: float) -> str:
+    """Return the address of this machine from which the host MASTER_ADDR is reached."""
+    try:
+        return call_within(seconds, lambda: route_to(master))
+    except Overdue:
+        reason = f"looking it up took longer than {seconds:g} s"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise RendezvousError(f"MASTER_ADDR={master!r} cannot be reached: {reason}; set it to the host of rank 0")
 
 
 def _own_bind(setup: Setup) -> str:

@@ -13,24 +13,25 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.attachment import Attachment
 from peers.checkpoints.saving import Stateful
+from peers.closing import Closing
+from peers.data.data_watch import DataComparison
+from peers.data.dataset_checks import counted
 from peers.data.loops import DataLoops
 from peers.data.sampler import PeerSampler
 from peers.device import device_of
-from peers.evaluation import Evaluation, evaluate_both
-from peers.model.trained import trains
+from peers.evaluation import Evaluation
+from peers.reporting.logged import why_not_logged
 from peers.reporting.metrics import Figures, Metrics
 from peers.reporting.records import Records
-from peers.reporting.reporter import RESERVED, Reporter
+from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
 from peers.session.cards import Card, Channel
 from peers.session.injection import Boundary
-from peers.session.stopping import STOPPED, StopRequest, stop_notice
+from peers.session.stopping import StopRequest
 from peers.setup import Setup
+from peers.training import Training
 
 __all__ = ["Evaluation", "Peer", "PeerError"]
-
-#: Seconds for which a peer that ends waits until its parcels are answered.
-_FLUSH = 2.0
 
 
 class PeerError(GossipError):
@@ -57,17 +58,20 @@ class Peer:
         self._transport, self._cards = transport, cards
         self._records = records
         self._boundary = boundary
-        self._metrics = metrics
+        self._launched = channel is not None
         self._stop = StopRequest(setup.stop_within)
         #: Where the model belongs: move it there before `attach`.
         self.device = device_of(setup)
         #: Steps of the optimizer so far, those before a checkpoint included.
         self.step = 0
         self._attachment: Attachment | None = None
-        self._loops = DataLoops(setup, self.device, lambda: self.view)
+        self._training: Training | None = None
         self._reporter = Reporter(setup, records, channel, self._figures)
+        again = setup.resume or setup.incarnation > 0
+        self._data = DataComparison(setup.rank, self._reporter.warn, again=again)
+        self._loops = DataLoops(setup, self.device, lambda: self.view, self._data.news, self._reporter.warn)
         self._meter = StepMeter()
-        self._closed = False
+        self._closing = Closing(transport, self._stop, boundary, self._reporter, self._meter, metrics)
         if metrics is not None:
             metrics.show(self._figures)
 
@@ -76,19 +80,17 @@ class Peer:
         return Figures(self.step, self.samples, self._meter.waited, session)
 
     def __enter__(self) -> Peer:
-        self._stop.listen()
+        if self._closing.over:
+            raise PeerError(f"rank {self.rank} has ended: make another peer with peers.join()")
+        if unheard := self._stop.listen():
+            self._reporter.inform(unheard)
         self._reporter.report(state="preparing")  # from here on the launcher may ask it to stop
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        how = "finished" if kind is None else f"failed: {kind.__name__}: {error}"
-        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
-        self._end("interrupted" if interrupted or self._stop.raised else how)
-        if interrupted and self._stop.asked:
-            # No traceback, for nothing is wrong; and the script does not go on behind the block, as if it had finished.
-            raise SystemExit(STOPPED) from None
+        self._closing.end_block(error)
 
     # Who this is
 
@@ -132,23 +134,44 @@ class Peer:
 
         Args:
             model: any module, on one device. Its parameters stay the same objects, their memory moves.
-            optimizer: any optimizer over its parameters.
+            optimizer: any optimizer over its parameters. If it wraps another one, as accelerate's do, that one's steps
+                count.
             also: further objects that belong into checkpoints, by name, such as learning rate schedulers.
+
+        Raises:
+            SettingsError: If the model or the optimizer cannot be attached, before any other peer is waited for.
+            StateError: If a checkpoint cannot hold one of the further objects.
         """
         if self._attachment is not None:
             raise PeerError(f"rank {self.rank} has a model attached already: a peer has one replica")
-        if self._closed:
+        if self._closing.over:
             raise PeerError(f"rank {self.rank} has ended: attach the model inside of the peer's with statement")
-        if not trains(optimizer, model):
-            self._reporter.warn("the optimizer holds none of the model's parameters: is it that of another model?")
         setup, preset, transport, cards = self._setup, self._preset, self._transport, self._cards
-        self._attachment = Attachment(
-            setup, preset, transport, cards, model, optimizer, also or {}, self._reporter, self._set_step
+        with self._stop.put_off():  # a gossip thread that nobody knows of could not be ended
+            self._attachment = attachment = Attachment(
+                setup, preset, transport, cards, model, optimizer, also or {}, self._reporter, self._set_step
+            )
+            self._closing.attached(attachment)
+        attachment.start(lambda: self._trained().after_step())
+        self._data.begin(model, attachment.session.bulletin, alone=len(self.view) == 1)
+        self._training = Training(
+            self.rank,
+            attachment,
+            self._stop,
+            self._loops,
+            self._data,
+            self._boundary,
+            self._reporter,
+            self._meter,
+            step=lambda: self.step,
+            count_step=lambda: self._set_step(self.step + 1),
         )
-        self._attachment.start(self._after_step)
         self._meter.restart()
         self._stop.patient = True
+        self._closing.trains(self._training)
         self._reporter.report(state="training")
+        if not self._launched and self.world_size > 1 and self.rank == min(self.view):
+            self._reporter.formed(transport.endpoint, len(self.view))
 
     def _set_step(self, step: int) -> None:
         self.step = step
@@ -156,36 +179,14 @@ class Peer:
     def _attached(self) -> Attachment:
         if self._attachment is None:
             raise PeerError(f"rank {self.rank} has no model yet: call peer.attach(model, optimizer) first")
-        if self._closed:
+        if self._closing.over:
             raise PeerError(f"rank {self.rank} has ended: use the peer inside of its with statement")
         return self._attachment
 
-    def _after_step(self) -> None:
-        attachment = self._attached()
-        driver = attachment.session.driver
-        self.step += 1
-        if self._boundary:
-            self._boundary.passed(self.step, self._meter.seconds)
-        waited = attachment.steps.exchange()
-        took = self._meter.finish(waited, driver.bytes_sent, driver.bytes_received, self.samples)
-        self._reporter.step_finished(weight=self.weight, **took)
-        attachment.saving.step_is_over(self.step)
-        if not self._loops.any_running:
-            self._settle()
-
-    def _settle(self, stepped: bool = True) -> None:
-        """Save and stop if that is due: between two steps, where neither tears anything apart.
-
-        Args:
-            stepped: whether a step was made since the last time. If none was, gradients may be half accumulated, and
-                stopping has to wait for it.
-        """
-        attachment = self._attached()
-        saving, status = attachment.saving, attachment.session.status()
-        if self._stop.asked and stepped:
-            saving.save_last(self.step, status, self._loops.begun)
-            self._stop.now()
-        saving.save_if_due(status, self._loops.begun)
+    def _trained(self) -> Training:
+        self._attached()
+        assert self._training is not None
+        return self._training
 
     # Data
 
@@ -194,6 +195,8 @@ class Peer:
     ) -> Iterator[Any]:
         """Yield batches, on the peer's device, until the swarm as a whole has gone through the epochs.
 
+        One such loop runs at a time: a loop that begins inside of another one ends that.
+
         Args:
             dataset: anything with a length and an index, the same for all peers.
             batch_size: samples in a batch.
@@ -201,92 +204,76 @@ class Peer:
             drop_last: leave out the last batch of an epoch when it is not full.
             loader: options of `torch.utils.data.DataLoader`: ``num_workers``, ``pin_memory``, ``collate_fn`` and so on.
         """
+        self._attached()
+        counted(dataset, batch_size, epochs, drop_last, loader)  # an error shows here, not where the loop begins
+        return self._batches(dataset, batch_size, epochs, {"drop_last": drop_last, **loader})
+
+    def _batches(self, dataset: Any, batch_size: int, epochs: int, options: dict[str, Any]) -> Iterator[Any]:
+        self._attached().next_pass.now()
         attachment = self._attached()
-        options = {"drop_last": drop_last, **loader}
-        bulletin, saving = attachment.session.bulletin, attachment.saving
-        loop = self._loops.begin(dataset, batch_size, epochs, bulletin, saving, **options)
+        loop = self._loops.begin(dataset, batch_size, epochs, attachment.session.bulletin, attachment.saving, **options)
         self._meter.skip_samples(self.samples)  # those of a checkpoint are in the lines of a former life
-        if loop is None:
-            return
-        try:
-            for batch in loop:
-                before = self.step
-                yield batch
-                # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
-                self._settle(self.step != before)
-        finally:
-            loop.close()
-            if not self._closed:
-                attachment.steps.pause()
+        if loop is not None:
+            yield from self._trained().through(loop, lambda: self._closing.over)
 
     def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
         """Return a sampler of this peer's part of the data, for a ``DataLoader`` that the script makes itself."""
-        return PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
+        sampler = PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
+        self._data.sampled(dataset)
+        return sampler
 
     # Agreement
 
-    def consensus(self, tolerance: float = 1e-3, timeout: float = 60.0) -> float:
+    def consensus(self, tolerance: float = 1e-3, timeout: float | None = None, *, must_agree: bool = True) -> float:
         """Mix without training until all peers agree, and return the disagreement reached.
 
         The disagreement is how far a neighbour's values lie from this peer's, relative to their length, at worst over
-        shards and recent rounds. All peers are to call it; each waits for the others, up to the timeout.
+        shards and recent rounds. All peers are to call it. Each waits for those who still train, for as long as they
+        make steps. Peers that have left or died are not waited for.
+
+        Args:
+            tolerance: the disagreement to reach.
+            timeout: seconds after which to give up, instead of when those who are missing make no steps any more.
+            must_agree: raise an error if there is no agreement; else a warning says so, and the disagreement is
+                returned: infinity if it was not measured.
+
+        Raises:
+            AgreementError: not all peers came, or they did not come near enough to each other.
+            DivergenceError: this peer's model holds NaN or infinity. The others agree without it.
         """
-        return self._agree(tolerance, timeout)
+        return self._trained().consensus(tolerance, timeout, must_agree=must_agree)
 
-    def _agree(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
-        steps = self._attached().steps
-        self._reporter.report(state="mixing")
-        with self._stop.at_once():
-            reached = steps.consensus(tolerance, timeout, on_agreed)
-        self._reporter.note(event="consensus", disagreement=reached)
-        self._reporter.report(state="training", disagreement=reached)
-        self._meter.restart()
-        return reached
-
-    def evaluate(self, function: Callable[[], Any], tolerance: float = 1e-3, timeout: float = 60.0) -> Evaluation:
+    def evaluate(
+        self,
+        function: Callable[[], Any],
+        tolerance: float = 1e-3,
+        timeout: float | None = None,
+    ) -> Evaluation:
         """Return the function's results for this peer's own model and for the average of all; training goes on after.
 
-        All peers are to call it at the same point: the average is found by mixing. Afterwards each has its own
-        values back.
+        All peers are to call it at the same point: the average is found by mixing, as `consensus` does it. Afterwards
+        each has its own values back.
         """
-        attachment = self._attached()
-        return evaluate_both(
-            function,
-            attachment.replica,
-            lambda on_agreed: self._agree(tolerance, timeout, on_agreed),
-            keep_average=attachment.steps.own_is_average,
-        )
+        return self._trained().evaluate(function, tolerance, timeout)
 
     # Reports
 
-    def log(self, **values: Any) -> None:
-        """Note values, such as the loss, for this step's line in the metrics."""
-        if taken := sorted(RESERVED & values.keys()):
-            raise PeerError(f"{', '.join(taken)}: the peer itself logs a value of this name: choose another name")
+    def log(self, /, **values: Any) -> None:
+        """Note values, such as the loss, for this step's line in the metrics: numbers, tensors of one number, text.
+
+        Before ``optimizer.step()`` or after it: the line stays open until the next step begins. What is not finite,
+        such as the loss of training that diverged, becomes null in the line.
+        """
+        if (problem := why_not_logged(values)) is not None:
+            raise PeerError(f"peer.log cannot write these values into the line of the step: {problem}")
         self._reporter.log(values)
 
     # The end
 
     def close(self) -> None:
-        """End: say goodbye to the others, and write the summary."""
-        self._end("finished")
+        """End: say goodbye to the others, and write the summary.
 
-    def _end(self, how: str) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._stop.ending()
-        weight = 0.0
-        if self._attachment is None:
-            self._transport.close()
-        else:
-            weight = self.weight
-            self._attachment.close(_FLUSH, finished=how == "finished")
-        if self._metrics is not None:
-            self._metrics.close()
-        self._boundary.close()
-        if self._stop.asked and how == "interrupted":
-            newest = None if self._attachment is None else self._attachment.saving.newest()
-            self._reporter.announce("stop", stop_notice(self.step, newest))
-        self._reporter.end(how, self._meter.age, weight)
-        self._stop.close()
+        Raises:
+            DivergenceError: the model holds NaN or infinity, and the script has not been told that yet.
+        """
+        self._closing.end("finished")

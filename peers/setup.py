@@ -8,6 +8,7 @@ Slurm's `srun` (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -32,6 +33,9 @@ class Setup:
     local_rank: int = 0
     #: Raised at each restart of a peer. Above 0, the peer joins a running swarm.
     incarnation: int = 0
+    #: A number drawn when the process starts, where nobody counts the lives of a rank; later processes draw higher
+    #: ones. Without it a peer that is started again at once could not be told from the one that was killed.
+    birth: int = 0
     #: The name of the run; peers of different runs ignore each other.
     run: str = "run"
     #: As on the command line, NAME[:k=v,...]; an empty topology: one that suits the algorithm.
@@ -87,7 +91,8 @@ class Setup:
     killed: int = 0
     #: Seconds to wait for the other peers at the start.
     start_timeout: float = 60.0
-    #: Seconds from a SIGINT, which asks this peer to stop, until it is killed; 0: the script handles SIGINT itself.
+    #: Seconds from a request to stop, SIGTERM or SIGINT, until this peer is killed. 0: nobody asks by SIGINT, which
+    #: stays `KeyboardInterrupt`, and 30 seconds follow a SIGTERM, as with Slurm, Kubernetes and torchrun.
     stop_within: float = 0.0
     #: Further environment, such as that of torchrun.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -110,8 +115,8 @@ class Setup:
                 f"hosts lists {len(self.hosts)} addresses for {self.world_size} peers: list one for each"
             )
         check_share(self.share)
-        if not self.start_timeout > 0:
-            raise SettingsError(f"start_timeout must be above 0 seconds, not {self.start_timeout}")
+        if not 0 < self.start_timeout < math.inf:
+            raise SettingsError(f"start_timeout must be a number of seconds above 0, not {self.start_timeout}")
         if not self.stop_within >= 0:
             raise SettingsError(f"stop_within must be 0 seconds or more, not {self.stop_within}")
         if self.checkpoint_every < 0 or self.checkpoint_keep < 1:
@@ -132,9 +137,14 @@ class Setup:
         if self.tensorboard and not self.run_dir:
             raise SettingsError(f"tensorboard={self.tensorboard} needs a directory for its files: set run_dir")
 
+    @property
+    def life(self) -> int:
+        """The incarnation in which this peer begins: a number that no former process of its rank has had."""
+        return self.incarnation or self.birth
+
     def changed(self, **arguments: Any) -> Setup:
         """Return the setup with the user's arguments; None keeps a setting as it is."""
-        known = {one.name for one in fields(self)} - {"environment"}
+        known = {one.name for one in fields(self)} - {"environment", "birth"}
         for name in arguments:
             if name not in known:
                 raise SettingsError(

@@ -116,9 +116,9 @@ def after_both():
 def test_both(after_both):
     assert not first("both")
 
-@pytest.mark.parametrize("word", ["a - b", "[c]::d"])
+@pytest.mark.parametrize("word", ["a - b", "[c]::d", "@é ü", ""])
 def test_named(word):
-    assert not first(word[1])
+    assert not first(f"{len(word)} {word[-1:]}")
 """
     crash = 'def test_crash():\n    if first("crash"):\n        os.kill(os.getpid(), signal.SIGKILL)\n'
     write(project, good=GOOD, once=ONCE, fixtures=fixtures, crash=crash)
@@ -129,12 +129,14 @@ def test_named(word):
         "tests/test_fixtures.py::test_after",
         "tests/test_fixtures.py::test_before",
         "tests/test_fixtures.py::test_both",
+        "tests/test_fixtures.py::test_named[@\\xe9 \\xfc]",
         "tests/test_fixtures.py::test_named[[c]::d]",
+        "tests/test_fixtures.py::test_named[]",
         "tests/test_fixtures.py::test_named[a - b]",
         "tests/test_once.py::test_once",
     ]
-    assert [line.strip("= ").split(" in ")[0] for line in CLOSING.findall(out)] == ["5 failed, 2 passed, 3 errors"]
-    assert out.count("once more, alone: ") == 7, "each is run again once"
+    assert [line.strip("= ").split(" in ")[0] for line in CLOSING.findall(out)] == ["7 failed, 2 passed, 3 errors"]
+    assert out.count("once more, alone: ") == 9, "each is run again once"
 
 
 def test_whatever_fails_twice_is_red(project: Path) -> None:
@@ -201,6 +203,23 @@ def test_a_run_that_does_not_come_to_its_end_is_red(project: Path, hook: str, re
     code, out = run(project)
     assert code == 1
     assert f"no test is run again: {reason}" in out
+
+
+@pytest.mark.parametrize(
+    ("command", "source", "expected"),
+    [("-m pytest; true", ALWAYS, 1), ("-m pytest; true", ONCE, 0), ("-c pass", GOOD, 1)],
+    ids=["failed", "unsteady", "never run"],
+)
+def test_a_command_that_hides_how_pytest_ended_is_seen_through(
+    project: Path, command: str, source: str, expected: int
+) -> None:
+    """As ``pytest | tee log`` does."""
+    write(project, all=source)
+    code, out = run(
+        project, sys.executable, str(ROOT / ".ci" / "retry.py"), "sh", "-c", f"'{sys.executable}' {command}"
+    )
+    assert code == expected, out
+    assert unsteady(out) == (["tests/test_all.py::test_once"] if source == ONCE else [])
 
 
 def test_who_skips_the_second_time_has_not_passed(project: Path) -> None:

@@ -117,6 +117,23 @@ def error_classes(trees: list[ast.Module]) -> set[str]:
 def sites(path: str, tree: ast.Module, errors: set[str]) -> Iterator[Site]:
     """Yield every call in a module that makes an error of the project."""
 
+    aliases = {
+        alias.asname: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    } | {
+        ast.unparse(node.targets[0]): ast.unparse(node.value).split(".")[-1]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute)
+    }
+
+    def named(expression: ast.expr) -> str:
+        """Return the name of a class, under whatever name the module has it."""
+        name = ast.unparse(expression).split(".")[-1]
+        return aliases.get(name, name)
+
     def walk(node: ast.AST, settings: frozenset[str]) -> Iterator[Site]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
@@ -124,8 +141,9 @@ def sites(path: str, tree: ast.Module, errors: set[str]) -> Iterator[Site]:
         elif isinstance(node, ast.ClassDef):
             fields = [item.target for item in node.body if isinstance(item, ast.AnnAssign)]
             settings |= {field.id for field in fields if isinstance(field, ast.Name)}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in errors:
-            error = ast.unparse(node.func).split(".")[-1]
+        elif isinstance(node, ast.Raise) and node.exc and (error := named(node.exc)) in errors:
+            yield Site(path, node.lineno, error, None, settings)  # raised as it is, without a message
+        elif isinstance(node, ast.Call) and (error := named(node.func)) in errors:
             position = MESSAGE_POSITION.get(error, 0)
             message = node.args[position] if len(node.args) > position else None
             yield Site(path, node.lineno, error, message, settings)
@@ -142,7 +160,8 @@ def complaints(site: Site) -> list[str]:
     if site.text is None:
         return [f"{site}: {site.error}: the message is neither a string nor an f-string"]
     found = [f"{site}: {complaint}" for complaint in banned(site.text)]
-    if len(site.text.split()) < LEAST_WORDS and not site.quotes_error:
+    words = len(site.text.split())
+    if (words < LEAST_WORDS or words == site.text.count("{}")) and not site.quotes_error:
         found.append(f"{site}: {site.text!r} is too short to say what was wrong and what to do")
     if not re.search(r"\{\}|NaN", site.text) and site.error not in NAMES_A_VALUE and not is_listed(site, NO_VALUE):
         found.append(f"{site}: {site.text!r} does not name the offending value")
@@ -203,6 +222,11 @@ def judged(source: str, path: str = "gossip/example.py") -> list[str]:
         ("raise SettingsError('')", "too short"),
         ("raise SettingsError()", "neither a string nor"),
         ("raise SettingsError(text)", "neither a string nor"),
+        ("raise SettingsError", "neither a string nor"),
+        ("raise errors.SettingsError from error", "neither a string nor"),
+        ("from gossip.errors import SettingsError as Wrong\nraise Wrong('no')", "too short"),
+        ("Wrong = errors.SettingsError\nraise Wrong('no')", "too short"),
+        ("raise BadGraph(f'{path} {line} {column} {name}')", "too short"),
         ("raise BadGraph(f'{path}: no')", "too short"),
         ("raise BadGraph('the graph has no nodes')", "offending value"),
         ("raise Rejected(Reason.SHAPE, 'a shard of another length')", "offending value"),

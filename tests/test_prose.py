@@ -12,7 +12,7 @@ NOT_YET: tuple[str, ...] = ()
 
 FILES = [
     path
-    for path in modules("topologies", "gossip", "peers", "launch", "benchmarks", "examples")
+    for path in modules("topologies", "gossip", "peers", "launch", "benchmarks", "examples", "docs", ".ci")
     if not relative(path).startswith(NOT_YET)
 ]
 
@@ -34,6 +34,8 @@ def test_every_exception_still_exists() -> None:
         'def f():\n    """Bytes that are on\n    their way."""',
         "# The rank is held for\n# dead.",
         "print(f'{rank} is none of ours')",
+        "print(f'Who asks {rank} waits.')",
+        "print(f'rank {rank}: so' f' many steps')",
         '"""A fault. Who names none gets the default."""',
         "#: Waits after so\n#: many steps.\nx = 1",
     ],

@@ -30,6 +30,8 @@ __all__ = ["Parameter", "Topology", "describe", "get", "names", "parse", "regist
 Builder = TypeVar("Builder", bound=Callable[..., Plan])
 
 ENTRY_POINTS = "gossip.topologies"
+#: The largest swarm that is planned for: some topologies look at every number up to n.
+MOST_PEERS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ def _make(name: str, n: int, seed: int, parameters: Mapping[str, Any]) -> Schedu
     topology = describe(name)
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise BadParameter(f"{name}: n, the number of peers, must be an integer of at least 1, not {n!r}")
+    if n > MOST_PEERS:
+        raise BadParameter(f"{name}: n, the number of peers, must be at most {MOST_PEERS}, not {n}")
     known = {key: value for key, value in topology.parameters.items() if key != "seed"}
     values = convert(name, known, parameters)
     if topology.random:

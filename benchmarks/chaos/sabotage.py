@@ -13,7 +13,7 @@ import torch
 
 import peers
 from gossip import events
-from gossip.net.transport import ZmqTransport
+from gossip.net.zmq_transport import ZmqTransport
 
 __all__ = ["Sabotage"]
 

@@ -26,6 +26,7 @@ from peers.model.flat_tensors import FlatTensors
 from peers.model.gradients import Gradients
 from peers.model.replica import Replica
 from peers.model.whole_state import WholeState
+from peers.session.consensus import Terms
 from peers.steps.gossip_steps import GossipSteps
 
 __all__ = ["Averager", "Gossiper", "Server", "Trainer"]
@@ -55,7 +56,7 @@ class SimulatedSession:
         self._turns = turns
         return 0.0
 
-    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+    def consensus(self, terms: Terms) -> float:
         """Refuse: the study measures how far simulated peers are apart, and does not mix them."""
         raise NotImplementedError
 

@@ -84,7 +84,7 @@ def place(rank: int) -> tuple[float, float]:
 
 
 def rim(start: tuple[float, float], end: tuple[float, float], gap: float) -> tuple[float, float]:
-    """Return where a line from the centre of one box leaves it on its way to another."""
+    """Return where a line from the centre of one box leaves it towards another."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     scale = min(
         (BOX_W / 2 + gap) / abs(dx) if dx else math.inf,

@@ -89,6 +89,9 @@ class Membership:
         self._compared = True
         self._gone = False
         self._grace_at = now - settings.interval
+        if me.incarnation and set(known or ()) - {me.rank}:
+            # The others know this peer's endpoint, and not in which life they will find it.
+            self._opinions.updates.add(me.rank, self._opinions.packed(me))
         # The first probes are spread: otherwise peers that start together would always probe at the same time.
         sync = settings.sync_for(self._opinions.table.living)
         for number, (what, every) in enumerate(

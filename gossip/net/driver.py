@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from gossip import events
@@ -84,6 +85,8 @@ class Driver:
         self._awaited: type[Effect] = events.Proceed
         self._done = threading.Event()
         self._answer: Effect | None = None
+        #: Whether the core has left: it answers nothing but `Leave` any more.
+        self._left = False
         self._directory: dict[int, tuple[Endpoint, bytes | None]] = {}
         #: Where members are said to be.
         self._homes: dict[int, tuple[str, str]] = {}
@@ -165,9 +168,10 @@ class Driver:
 
     def _call(
         self, event: Event, awaited: type[Effect], timeout: float | None, check: Callable[[], None] | None = None
-    ) -> Effect | None:
-        self._awaited = awaited
-        self._done.clear()
+    ) -> Effect:
+        if self._left and not isinstance(event, events.Leave):
+            raise DriverError(f"{type(event).__name__} cannot be handled any more: this peer has left the swarm")
+        self._expect(awaited)
         self.post(event)
         finished = self._done.wait(timeout if check is None else _GLANCE)
         while check is not None and not finished:
@@ -177,7 +181,13 @@ class Driver:
         self._raise_failure()
         if not finished:
             raise DriverError(f"{type(event).__name__} was not answered within {timeout} seconds")
+        if self._answer is None:
+            raise DriverError(f"{type(event).__name__} was not answered: the driver was closed meanwhile")
         return self._answer
+
+    def _expect(self, awaited: type[Effect]) -> None:
+        self._awaited, self._answer = awaited, None
+        self._done.clear()
 
     def introduce(self, rank: int, endpoint: Endpoint, key: bytes | None = None, *, now: bool = False) -> None:
         """Say where a rank is to be found; connect at once, or with the first message for it."""
@@ -248,11 +258,12 @@ class Driver:
         except BaseException as failure:  # noqa: BLE001 - whatever it is, the trainer's thread raises it
             self._failure = failure
         finally:
-            try:
-                self._publish()
-            finally:
-                self._transport.close()
-                self._done.set()
+            for last in (self._publish, self._transport.close):
+                try:
+                    last()
+                except BaseException as failure:  # noqa: BLE001 - as above; what failed first is the cause
+                    self._failure = self._failure or failure
+            self._done.set()
 
     def _turn(self) -> None:
         """Take in what there is to take in, then wait for more."""
@@ -322,16 +333,20 @@ class Driver:
             self._renewed[rank] = self._renewed[rank][0], _RENEWED  # it gets what is sent
         if self._listen is not None and not isinstance(effect, events.Proceed | events.Merged | events.Rested):
             self._listen(effect)
+        if isinstance(effect, events.Left):
+            self._left = True
         if isinstance(effect, self._awaited):
             self._answer = effect
             self._answered = True  # and published, once the event is handled
 
     def _send(self, rank: int, frames: Sequence[Buffer]) -> bool:
         if rank in self._directory:
+            place = self._directory.pop(rank)
             try:
-                self._transport.connect(rank, *self._directory.pop(rank))
-            except GossipError:
-                return False  # an address that others told us, and that is not valid here
+                self._transport.connect(rank, *place)
+            except GossipError:  # an address that others told us and that is not valid here, or too few descriptors
+                self._directory.setdefault(rank, place)  # unless it was introduced anew meanwhile
+                return False
         taken = self._transport.send(rank, frames)
         if taken:
             self.bytes_sent += sum(map(len, frames))
@@ -348,7 +363,8 @@ class Driver:
         last, pause = self._renewed.get(rank, (-math.inf, _RENEWED))
         if now - last >= pause:
             self._renewed[rank] = now, min(2 * pause, _RENEWED_CEILING)
-            self._transport.reconnect(rank)
+            with suppress(GossipError):  # then the former connection stays
+                self._transport.reconnect(rank)
 
     def _try_again(self) -> None:
         for _ in range(len(self._insisted)):
@@ -382,7 +398,9 @@ class Driver:
         number = self._guests.pop((endpoint, key), None)
         if number is None:
             if len(self._guests) >= _GUESTS:
-                self._transport.disconnect(self._guests.pop(next(iter(self._guests))))
+                gone = self._guests.pop(next(iter(self._guests)))
+                self._directory.pop(gone, None)
+                self._transport.disconnect(gone)
             self._guest_count += 1
             number = -self._guest_count
             self._directory[number] = Endpoint.parse(endpoint), key.encode() or None

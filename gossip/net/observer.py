@@ -10,7 +10,7 @@ import numpy as np
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, Rejected
 from gossip.keys import KeyPair
-from gossip.net.transport import ZmqTransport
+from gossip.net.zmq_transport import ZmqTransport
 from gossip.values.layout import Layout
 from gossip.wire.frames import WireCodec
 from gossip.wire.messages import ANYBODY, Address, Look, Shown

@@ -156,6 +156,9 @@ class Incidents:
         incarnation = 0 if before is None else before.core.me.incarnation + 1
         if self._swarm.scenario.watch is not None:
             self._note(f"{'join' if before is None else 'restart'} {incident.rank}")
+            if self._swarm.scenario.fixed_hosts is not None and before is not None:
+                self._swarm.enter_again(incident.rank)
+                return
             self._swarm.enter(incident.rank, incarnation, [*donors[chosen:], *donors[:chosen]])
             return
         core = self._swarm.start(incident.rank, incarnation, donor.mass.values.copy(), donor.view.roster, donor)

@@ -12,6 +12,9 @@ from gossip.settings import ALGORITHM, Settings
 
 __all__ = ["Scenario"]
 
+#: Beyond these a run would take all memory, or more than a lifetime: whoever asks for that has mistyped a number.
+MOST_PEERS, MOST_STEPS, MOST_VALUES = 100_000, 10**9, 1 << 27
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -41,6 +44,10 @@ class Scenario:
     detect: float = 0.5
     #: With these settings peers watch each other, and newcomers ask members to be admitted and for the state.
     watch: MembershipSettings | None = None
+    #: Peers know each other's endpoints beforehand, and not each other's lives: each draws its life when it starts, and
+    #: a restart is the same command again. The seconds are the most by which the clocks of two starts may differ. Needs
+    #: ``watch``. None: somebody counts the lives, as a launcher does.
+    fixed_hosts: float | None = None
     stragglers: tuple[Straggler, ...] = ()
     kills: tuple[Incident, ...] = ()
     restarts: tuple[Incident, ...] = ()
@@ -53,12 +60,23 @@ class Scenario:
     def __post_init__(self) -> None:
         if self.peers < 1 or self.steps < 1:
             raise SettingsError(f"peers and steps must be 1 or more, not {self.peers} and {self.steps}")
+        if self.peers > MOST_PEERS or self.steps > MOST_STEPS:
+            raise SettingsError(
+                f"peers must be at most {MOST_PEERS} and steps at most {MOST_STEPS}, not {self.peers} and {self.steps}"
+            )
+        if self.peers * self.size > MOST_VALUES:
+            raise SettingsError(
+                f"size must be at most {MOST_VALUES // self.peers} for {self.peers} peers, not {self.size}: "
+                "one process holds all replicas"
+            )
         if self.size < 1 or not 1 <= self.shards <= self.size:
             raise SettingsError(f"shards must be from 1 to size = {self.size}, not {self.shards}")
         if not self.step_seconds > 0 or not 0 <= self.jitter < 1:
             raise SettingsError(
                 f"step_seconds must be above 0 and jitter from 0 to below 1, not {self.step_seconds} and {self.jitter}"
             )
+        if self.fixed_hosts is not None and self.watch is None:
+            raise SettingsError(f"fixed_hosts needs watch: with watch={self.watch} nobody notices a life of its own")
         _ = self.weather  # raises an error if it is not valid
         known = set(range(self.peers))
         for join in self.joins:

@@ -120,12 +120,14 @@ class Swarm:
         self._measure()
 
     def _found(self) -> None:
-        roster = Roster(dict.fromkeys(range(self.scenario.peers), 0), self._plan)
-        for rank in roster.members:
+        everybody = Roster(dict.fromkeys(range(self.scenario.peers), 0), self._plan)
+        for rank in everybody.members:
+            life = self.drawn_life(rank)
+            roster = everybody.changed(rank, life) if life else everybody
             # Uniform on [-1, 1), from the seed alone.
             bits = draw_array((self.scenario.seed, 5, rank), np.arange(self.scenario.size))
             values = (bits >> np.uint64(11)).astype(np.float64) / (1 << 52) - 1.0
-            self.accounts.begin(self.start(rank, 0, values, roster, None))
+            self.accounts.begin(self.start(rank, life, values, roster, None))
             if self.scenario.watch is not None:
                 for event in (events.Watch(), events.Donate()):
                     self.at(0.0, partial(self.feed, rank, event))
@@ -162,19 +164,37 @@ class Swarm:
 
     def enter(self, rank: int, incarnation: int, contacts: Sequence[int]) -> None:
         """Start a newcomer that knows only the endpoints of some members."""
+        self._begin_without_state(rank, incarnation, Roster({rank: incarnation}, self._plan))
+        self.feed(rank, events.Join([_record(other, 0) for other in contacts]))
+
+    def _begin_without_state(self, rank: int, incarnation: int, roster: Roster) -> None:
         core = Core(
             Address(rank, incarnation),
             Mass(self._layout, np.zeros(self.scenario.size)),
-            Roster({rank: incarnation}, self._plan),
+            roster,
             self._policy,
             self.scenario.settings,
             now=self.now,
-            membership=self._membership(rank, incarnation, Roster({rank: incarnation}, self._plan)),
+            membership=self._membership(rank, incarnation, roster),
         )
         self.processes[rank] = Process(core, adopts=True)
         self.accounts.mint(core)
         self.feed(rank, events.Rest(merge=False))
-        self.feed(rank, events.Join([_record(other, 0) for other in contacts]))
+
+    def drawn_life(self, rank: int) -> int:
+        """Return the life that a process draws from its clock when it starts; 0 where lives are counted."""
+        if self.scenario.fixed_hosts is None:
+            return 0
+        error = self.scenario.fixed_hosts * (draw(self.scenario.seed, 8, rank, int(self.now * 1000)) / 2**64)
+        return 1_000_000 + int(1000 * (self.now + error))
+
+    def enter_again(self, rank: int) -> None:
+        """Start a peer once more by the command of a founder: it knows where the others are, and not their lives."""
+        life = self.drawn_life(rank)
+        members = dict.fromkeys(range(self.scenario.peers), 0) | {rank: life}
+        self._begin_without_state(rank, life, Roster(members, self._plan))
+        self.feed(rank, events.Watch())
+        self.feed(rank, events.Adopt([other for other in members if other != rank]))
 
     def _membership(self, rank: int, incarnation: int, roster: Roster) -> Membership | None:
         if self.scenario.watch is None:

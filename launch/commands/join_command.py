@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from launch.options.options import JoinOptions
+from launch.terminal import warn
 
 __all__ = ["add_parser", "run"]
 
@@ -40,4 +41,6 @@ def run(args: argparse.Namespace) -> int:
     """Join and return the exit code."""
     from launch.swarm.newcomer import join
 
-    return join(JoinOptions.gathered(args))
+    options = JoinOptions.gathered(args)
+    warn(JoinOptions.swallowed(options.arguments, options.script))
+    return join(options)

@@ -24,7 +24,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Write the pair and show the public half."""
     from gossip.net.key_files import write_keys
-    from gossip.net.transport import new_keys
+    from gossip.net.zmq_transport import new_keys
 
     pair = new_keys()
     public, secret = write_keys(args.directory, pair)

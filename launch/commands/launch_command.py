@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from launch.options.options import LaunchOptions
+from launch.terminal import warn
 from launch.user_errors import CommandError
 
 __all__ = ["add_parser", "run"]
@@ -18,7 +19,8 @@ examples:
   gossip launch -n 8 --fault drop:5% --fault delay:20ms-80ms train.py
 
 exit codes: 0 all peers finished (those killed by --fault aside); 1 some failed; 2 an error in the command;
-3 none finished; 130 stopped by Ctrl-C.
+3 none finished; 130 stopped by Ctrl-C, 143 by SIGTERM. A peer fails if the peers do not agree in the end, or if
+its training diverged.
 """
 
 
@@ -46,4 +48,5 @@ def run(args: argparse.Namespace) -> int:
     options = LaunchOptions.gathered(args, None if args.config is None else Path(args.config))
     if not options.script:
         raise CommandError("no script given: name it after the options, or as script in the --config file")
+    warn(LaunchOptions.swallowed(options.arguments, options.script))
     return launch(options)

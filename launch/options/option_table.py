@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -104,7 +105,7 @@ class OptionTable:
                 how |= {"metavar": entry.metavar, "type": entry.read}
                 if isinstance(default, tuple):
                     how["action"] = "append"
-            groups[entry.group].add_argument(*filter(None, [entry.short, f"--{_spelt(name)}"]), **how)
+            groups[entry.group].add_argument(*_flags(name, entry), **how)
 
     @classmethod
     def add_positional(cls, parser: argparse.ArgumentParser, name: str, metavar: str, nargs: str | None = None) -> None:
@@ -121,6 +122,24 @@ class OptionTable:
             if value is not None and value != []:
                 told[name] = tuple(value) if isinstance(default, tuple) else value
         return cls(**told)
+
+    @classmethod
+    def swallowed(cls, arguments: Sequence[str], script: str) -> str:
+        """Return a warning if options of this table stand behind the script, or nothing.
+
+        They are the script's then. A script whose text has the name of the option is believed to want it.
+        """
+        flags = {flag for name, entry, _ in _entries(cls) if not entry.positional for flag in _flags(name, entry)}
+        given = [one.partition("=")[0] for one in arguments]
+        try:
+            text = Path(script).read_text(encoding="utf-8", errors="replace")
+        except OSError:  # a module, or a program
+            text = ""
+        found = [one for one in dict.fromkeys(given) if one in flags and not _mentions(text, one)]
+        if not found:
+            return ""
+        names, verb = ", ".join(found), "is" if len(found) == 1 else "are"
+        return f"{names} behind {script} {verb} passed to the script; options of gossip come before the script"
 
     def told(self) -> dict[str, Any]:
         """Return what peers are told, by the fields of their `Setup`; lists, as JSON has them."""
@@ -153,6 +172,16 @@ def _entries(table: type[OptionTable]) -> Iterator[tuple[str, _Entry, Any]]:
     """Yield the name, the entry and the default of each option."""
     for one in fields(table):
         yield one.name, one.metadata[_ENTRY], one.default
+
+
+def _mentions(text: str, flag: str) -> bool:
+    """Whether a script has the name of an option, as a text or as a word."""
+    word = "[-_]".join(map(re.escape, flag.lstrip("-").split("-")))
+    return re.search(rf"\b{word}\b" if flag.startswith("--") else rf"[\"']{re.escape(flag)}[\"']", text) is not None
+
+
+def _flags(name: str, entry: _Entry) -> list[str]:
+    return [*filter(None, [entry.short]), f"--{_spelt(name)}"]
 
 
 def _spelt(name: str) -> str:

@@ -89,6 +89,9 @@ class LaunchOptions(SharedOptions):
     )
     exclude: str = option("", "all hosts of the hostfile but these", group=_WHO, metavar="HOSTS")
     insecure: bool = option(False, "no encryption between machines", group=_WHO)
+    each_task: bool = option(
+        False, "under srun, mpirun or torchrun: start a swarm in each of their tasks", group=_WHO, in_file=False
+    )
 
     #: Empty: what suits the algorithm.
     topology: str = option(

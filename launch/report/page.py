@@ -22,6 +22,8 @@ from launch.report.time_axis import TimeLine
 
 __all__ = ["page"]
 
+#: Steps that take fewer seconds depend on the machine more than on an injected straggler.
+_SHORT_STEP = 0.005
 _SIGNS = ("kill", "start again", "cut", "healed", "pause", "straggler", "warning", "consensus")
 
 
@@ -106,6 +108,12 @@ def _notices(run: Run, line: TimeLine) -> str:
         found.append(f"Rank {', '.join(map(str, run.missing))} has no records here: each rank writes on its own host.")
     if line.left_out:
         found.append(f"The time axes leave out {duration(line.left_out)} in which no rank wrote anything.")
+    paces = [rank.series.total("seconds") / rank.series.total("lines") for rank in run.ranks if len(rank.series)]
+    if run.config.get("straggler") and paces and min(paces) < _SHORT_STEP:
+        found.append(
+            f"A step takes {1000 * min(paces):.1f} ms on the fastest rank. So short a step depends on which process "
+            "gets the CPU: a straggler may be much slower than it was told to be. Longer steps show the factor."
+        )
     if not any(rank.series.total("losses") + rank.series.total("odd") for rank in run.ranks):
         found.append("No loss was recorded: log it in the script with peer.log(loss=loss).")
     return '<ul class="notices">' + "".join(f"<li>{escape(one)}</li>" for one in found) + "</ul>" if found else ""

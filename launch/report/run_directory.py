@@ -12,6 +12,7 @@ from launch.options.toml import read_toml
 from launch.report.json_lines import read_json, read_lines
 from launch.report.series import Series
 from launch.user_errors import CommandError
+from peers.table.lives import life_text
 
 __all__ = ["Event", "Rank", "Run", "read_run"]
 
@@ -30,9 +31,9 @@ _INJECTED = (
 )
 #: The sentence for an event of several fields.
 _TEXTS = {
-    "member": "rank {rank}: {what}; {before} before, now {state}, in life {incarnation}, at {endpoint}",
+    "member": "rank {rank}: {what}; {before} before, now {state}, in life {life}, at {endpoint}",
     "rejected": "{reason} from {origin}, {count} so far: {text}",
-    "reincarnated": "continues in life {incarnation}; a weight of {written_off} was written off",
+    "reincarnated": "continues in life {life}; a weight of {written_off} was written off",
     "left": "a weight of {written_off} was written off",
     "welcomed": "let in by a swarm of {members}",
 }
@@ -170,6 +171,9 @@ def _event(rank: int, line: dict[str, Any], *, again: bool) -> Event:
         kind = "note" if "not injected" in text else next((name for words, name in _INJECTED if words in text), kind)
     elif kind in _TEXTS:
         shown = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in line.items()}
+        life = line.get("incarnation")
+        if isinstance(life, int):
+            shown["life"] = life_text(life)
         text = _TEXTS[kind].format_map(_Known(shown))
     apart = _number(line.get("disagreement"))
     if kind == "consensus" and apart is not None:

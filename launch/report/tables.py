@@ -20,6 +20,10 @@ _HEADINGS = (
     "received", "weight", "last loss", "rejected",
 )  # fmt: skip
 _LEFT = ("rank", "host", "how it ended")
+_ABOUT_WEIGHTS = (
+    "Weights are those of the last steps, before the peers handed them over to each other and left. They add up to "
+    "about the number of peers: some weight is in flight, and the peers ended at different times."
+)
 
 
 def ranks_table(ranks: Sequence[Rank]) -> str:
@@ -30,7 +34,8 @@ def ranks_table(ranks: Sequence[Rank]) -> str:
         "<tr>" + "".join(f"<td{_side(name)}>{cell}</td>" for name, cell in zip(_HEADINGS, row, strict=True)) + "</tr>"
         for row in rows
     ]
-    return f'<div class="scroll tall" tabindex="0"><table><tr>{head}</tr>\n' + "\n".join(body) + "</table></div>"
+    table = f'<div class="scroll tall" tabindex="0"><table><tr>{head}</tr>\n' + "\n".join(body) + "</table></div>"
+    return f'{table}<p class="note">{_ABOUT_WEIGHTS}</p>'
 
 
 def samples_of(rank: Rank) -> float:
@@ -97,8 +102,9 @@ def _cells(rank: Rank) -> list[str]:
 
 
 def _weight(rank: Rank) -> str:
+    """Return the weight in the last steps: in the summary it is what others had handed over, too."""
     weight = _figure(rank.summary, "weight")
-    if not weight and rank.series.total("weights"):
+    if rank.series.total("weights"):
         rows = rank.series.column("weights") > 0
         weight = float((rank.series.column("weight")[rows] / rank.series.column("weights")[rows])[-1])
     return f"{weight:.3g}" if weight else "-"

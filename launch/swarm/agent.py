@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gossip.version import __version__
+from launch.swarm.gpus import gpu_for
 from launch.swarm.host import LocalHost, PeerProcess, threads
 from launch.swarm.interrupts import interruptible
 from launch.swarm.run_place import used
@@ -115,7 +116,11 @@ class Agent:
             command=command,
             setup={**peer.setup, "run_dir": str(self._mapped(peer.setup["run_dir"]))},
             log=str(self._mapped(peer.log)),
-            environment={**threads(self._peers), **peer.environment},
+            environment={
+                **threads(self._peers),
+                **gpu_for(peer.setup.get("local_rank", 0), peer.setup.get("device", "auto")),
+                **peer.environment,
+            },
             directory=str(self._here),
         )
         try:

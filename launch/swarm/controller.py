@@ -15,21 +15,23 @@ from typing import Any
 
 from gossip.faults import Faults
 from gossip.keys import KeyPair
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 from launch.swarm.host import Host
 from launch.swarm.interrupts import interruptible
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat
-from launch.watch.display import Display
+from launch.user_errors import Interrupted
+from launch.watch.display import Display, how
 from launch.watch.invitation import JOIN, WATCH, Invitation, write_invitation
+from peers.table.lives import LIVES_APART
 
-__all__ = ["FAILED", "INTERRUPTED", "SOME_FAILED", "Controller"]
+__all__ = ["FAILED", "SOME_FAILED", "Controller"]
 
-#: Exit codes: some peers failed while others finished; none finished; stopped by Ctrl-C.
-SOME_FAILED, FAILED, INTERRUPTED = 1, 3, 130
-#: A restarted peer's incarnation: far enough apart that it may reincarnate in between.
-_LIFE = 1000
+#: Exit codes: some peers failed while others finished; none finished. `Interrupted` has that of a stopped launch.
+SOME_FAILED, FAILED = 1, 3
 #: Seconds of silence after which no message is in flight, and the most messages that are waited for.
 _SILENCE, _WORDS = 0.3, 1000
+#: The end of a process that was well, but never became a peer: no exit code of a process.
+_NEVER_JOINED = 1000
 
 
 @dataclass
@@ -49,11 +51,20 @@ class _Peer:
     kills: int = 0
     #: How it ended: None while it has not; 0 is well.
     code: int | None = None
+    #: How it ended, in its own words.
+    ending: str = ""
+    #: Whether it had to stop because another process has its rank.
+    rank_taken: bool = False
     #: Whether it ended by a fault that was asked for.
     on_purpose: bool = False
     keys: list[str] | None = None
     #: Injected restarts that have not come yet.
     restarts: list[Any] = field(default_factory=list)
+
+    @property
+    def joined(self) -> bool:
+        """Whether the script has called `peers.join`."""
+        return self.card is not None or self.listens
 
 
 class Controller:
@@ -93,7 +104,11 @@ class Controller:
         self._invitations: dict[str, KeyPair | None] = {JOIN: None, WATCH: None}
         #: Requests to stop: those that came, and those that were followed.
         self._requests = self._followed = 0
+        #: The first of them.
+        self._first: Interrupted | None = None
         self._aborted = False
+        #: When the first peer began to wait for the others.
+        self._first_card: float | None = None
         #: When those who were asked to stop are killed.
         self._kill_at: float | None = None
         self._began = clock()
@@ -115,6 +130,7 @@ class Controller:
                     except KeyboardInterrupt:  # of `_request`
                         if self._followed > 1 or self._requests - self._followed > 1:
                             raise
+                self._tell_missed()
         finally:
             if self._unfinished():
                 self._signal_all(signal.SIGKILL)
@@ -126,9 +142,27 @@ class Controller:
         """Return the exit code of every rank."""
         return {rank: peer.code for rank, peer in self._peers.items()}
 
+    def endings(self) -> dict[int, str]:
+        """Return how every rank ended, in its own words; empty if it said nothing."""
+        return {rank: peer.ending for rank, peer in self._peers.items()}
+
+    @property
+    def rank_taken(self) -> bool:
+        """Whether a peer had to stop because another process has its rank."""
+        return any(peer.rank_taken for peer in self._peers.values())
+
+    def _tell_missed(self) -> None:
+        """Say which injected restarts never came. What peers inject themselves, they tell themselves."""
+        furthest = max(peer.step for peer in self._peers.values())
+        for rank, peer in self._peers.items():
+            for moment in () if self.interrupted or self._aborted else peer.restarts:
+                self._display.event(
+                    f"the restart of rank {rank} at {moment} never came: training ended at step {furthest}"
+                )
+
     def _exit_code(self) -> int:
-        if self._interrupted:
-            return INTERRUPTED
+        if self.interrupted and self._first is not None:
+            return self._first.exit_code
         expected = [peer for peer in self._peers.values() if not peer.on_purpose]
         good = [peer for peer in self._peers.values() if peer.code == 0]
         if all(peer.code == 0 for peer in expected) and good:
@@ -142,7 +176,7 @@ class Controller:
         """Whether a dead peer is still to be started again: only into a swarm that is there."""
         return bool(peer.restarts) and not peer.running and self._swarm_goes_on() and not self._aborted
 
-    def _request(self) -> None:
+    def _request(self, number: int) -> None:
         """Note a request to stop, in a signal handler: it is followed in the next turn.
 
         An exception from here could come between any two instructions, and what was just taken from the queue would be
@@ -151,12 +185,14 @@ class Controller:
         up the first: it ends the run.
         """
         self._requests += 1
+        self._first = self._first or Interrupted(number)
         if self._requests - self._followed > 1:
-            raise KeyboardInterrupt
+            raise self._first
         self._display.cut_short()
 
     @property
-    def _interrupted(self) -> bool:
+    def interrupted(self) -> bool:
+        """Whether a request to stop was followed."""
         return self._followed > 0
 
     def _turn(self) -> None:
@@ -169,6 +205,7 @@ class Controller:
             if self._will_return(peer) and self._reached(peer.restarts[0]):
                 peer.restarts.pop(0)
                 self._restart(peer)
+        self._check_arrivals()
         if self._aborted and self._kill_at is None:
             self._ask_to_stop()
             self._kill_at = self._clock() + self._grace
@@ -204,14 +241,20 @@ class Controller:
             self._display.line(rank, message["line"])
         elif "card" in message:
             peer.card = message["card"]
+            if self._first_card is None:
+                self._first_card = self._clock()
             self._introduce(peer)
         elif "status" in message:
             peer.listens = True
             peer.step = max(peer.step, int(message["status"].get("step", 0)))
             peer.trains = peer.trains or message["status"].get("state") == "training"
             self._display.status(rank, message["status"])
+        elif "ended" in message:
+            # For an error, that begins with the name of its class.
+            peer.ending = str(message["ended"])
+            peer.rank_taken = peer.ending.startswith("failed: RankTaken:")
         elif "exit" in message:
-            self._ended(peer, message["exit"])
+            self._ended(peer, message["exit"], lost=message.get("lost", False))
 
     def _start(self, peer: _Peer, **extra: Any) -> None:
         if peer.keys is not None:
@@ -222,11 +265,14 @@ class Controller:
             extra |= {"join_key": join.public.decode(), "watch_key": watch.public.decode()}
         peer.lives += 1
         peer.running, peer.code, peer.on_purpose, peer.listens, peer.trains = True, None, False, False, False
+        peer.ending = ""
         peer.host.start(self._plan.process(peer.seat, extra))
         self._display.started(peer.seat.rank, peer.host.name, peer.lives)
 
     def _introduce(self, peer: _Peer) -> None:
         """Give everybody all cards, once they are there; one that comes later gets them at once."""
+        if self._aborted:
+            return
         cards = {"cards": [one.card for one in self._peers.values() if one.card is not None]}
         if self._introduced:
             peer.host.tell(peer.seat.rank, cards)
@@ -246,21 +292,55 @@ class Controller:
             except OSError as error:
                 self._display.event(f"cannot write {name}, which joining or watching the run needs: {error}")
 
-    def _ended(self, peer: _Peer, code: int) -> None:
+    def _ended(self, peer: _Peer, code: int, *, lost: bool) -> None:
+        """Note the exit of a peer; it may run on, if only the connection to its host is lost."""
         rank = peer.seat.rank
         peer.running, peer.code = False, code
         if code == -signal.SIGKILL and peer.kills < self._kills[rank]:
             peer.kills += 1
             peer.on_purpose = True
-        self._display.ended(rank, code, asked=self._interrupted or self._aborted)
+        self._display.ended(rank, code, peer.ending, asked=self.interrupted or self._aborted)
         self._stop_the_late()
-        if not self._introduced and code != 0 and not self._interrupted:
-            self._aborted = True  # the other peers cannot start without its card
-            self._display.event(
-                f"rank {rank} ended before the swarm could start, so all peers are stopped; see its log"
-            )
-        elif code != 0 and not peer.restarts and peer.lives <= self._plan.restarts and self._swarm_goes_on():
+        what = how(code)
+        if code == 0 and not peer.joined:
+            peer.code, what = _NEVER_JOINED, "ended without a call of peers.join()"
+            self._display.event(f"rank {rank} {what}: the script has to call it once")
+        if not self._introduced and peer.code != 0 and not self.interrupted:
+            self._abort(rank, what)  # the other peers cannot start without its card
+        elif self._is_started_again(peer):
             self._restart(peer)
+        elif not (peer.trains or peer.restarts or lost or self.interrupted):
+            self._tell_waiting(rank, what)
+
+    def _is_started_again(self, peer: _Peer) -> bool:
+        """Whether a peer that has just ended is started again at once, with its rank."""
+        may = peer.code != 0 and peer.card is not None and not peer.restarts and not peer.rank_taken
+        return may and peer.lives <= self._plan.restarts and self._swarm_goes_on()
+
+    def _abort(self, rank: int, what: str) -> None:
+        """End the launch before the swarm has begun; who waits for a rank is told what happened to it."""
+        if not self._aborted:
+            self._aborted = True
+            self._tell_waiting(rank, what)
+            self._display.event(
+                f"rank {rank} {what} before the swarm could start, so all peers are stopped; see its log"
+            )
+
+    def _tell_waiting(self, rank: int, what: str) -> None:
+        """Tell those who have not attached a model that they wait in vain for a rank; they end with an error."""
+        for other in self._peers.values():
+            if other.running and not other.trains and other.card is not None:
+                other.host.tell(other.seat.rank, {"failed": [rank, what]})
+
+    def _check_arrivals(self) -> None:
+        """End the launch if some ranks have not shown their cards in time."""
+        if self._introduced or self._aborted or self._first_card is None:
+            return
+        if self._clock() - self._first_card > float(self._plan.common["start_timeout"]):
+            late = [rank for rank, peer in self._peers.items() if peer.card is None]
+            seconds = f"{self._plan.common['start_timeout']:g} s"
+            others = f" (nor did ranks {', '.join(map(str, late[1:]))})" if late[1:] else ""
+            self._abort(late[0], f"did not call peers.join within {seconds}{others}")
 
     def _stop_the_late(self) -> None:
         """Stop restarted peers that no longer find a peer to get the model from."""
@@ -274,7 +354,7 @@ class Controller:
                 peer.host.signal(peer.seat.rank, signal.SIGKILL)
 
     def _swarm_goes_on(self) -> bool:
-        return not self._interrupted and any(peer.running for peer in self._peers.values())
+        return not self.interrupted and any(peer.running for peer in self._peers.values())
 
     def _restart(self, peer: _Peer) -> None:
         assert peer.card is not None
@@ -284,14 +364,22 @@ class Controller:
         self._start(
             peer,
             bind=bind,
-            incarnation=_LIFE * peer.lives,
+            incarnation=LIVES_APART * peer.lives,
             killed=peer.kills,
             elapsed=self._clock() - self._began,
             resume=False,
         )
 
     def _ask_to_stop(self) -> None:
-        """Ask all peers to end by themselves; end those that do not listen yet, and would only print a traceback."""
+        """Ask all peers to end by themselves; end those that do not listen yet, and would only print a traceback.
+
+        Those who wait for the cards of an aborted launch have been told why, and end with an error that says so.
+        """
+        if self._aborted and not self.interrupted:
+            for rank, peer in self._peers.items():
+                if peer.running and peer.card is None:
+                    peer.host.signal(rank, signal.SIGTERM)
+            return
         asked = {rank for rank, peer in self._peers.items() if peer.running and peer.listens}
         for rank in asked:
             self._peers[rank].host.signal(rank, signal.SIGINT)

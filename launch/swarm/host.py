@@ -25,6 +25,8 @@ Emit = Callable[[int, dict[str, Any]], None]
 
 #: Seconds between two looks at the output of peers.
 _LOOK = 0.1
+#: Seconds after its end in which the last message of a peer is read.
+_LAST_WORDS = 1.0
 #: A line of output beyond this many characters is shown in parts.
 _LINE_LIMIT = 4000
 
@@ -137,7 +139,8 @@ class _Running:
         output = log.open(encoding="utf-8", errors="replace")
         output.seek(start)
         self._follower = threading.Thread(target=self._follow, args=(output,), daemon=True)
-        for thread in (threading.Thread(target=self._listen, daemon=True), self._follower):
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        for thread in (self._listener, self._follower):
             thread.start()
         threading.Thread(target=self._await, daemon=True).start()
 
@@ -185,4 +188,6 @@ class _Running:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._ended.set()
         self._follower.join()
+        # Its last words come before its exit; something that it left behind may keep its channel open.
+        self._listener.join(_LAST_WORDS)
         self._emit(self._rank, {"exit": code})

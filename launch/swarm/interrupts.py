@@ -8,23 +8,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from launch.user_errors import Interrupted
+
 __all__ = ["interruptible"]
 
 
-def _interrupt() -> NoReturn:
-    raise KeyboardInterrupt
+def _interrupt(number: int) -> NoReturn:
+    raise Interrupted(number)
 
 
 @contextmanager
-def interruptible(request: Callable[[], None] = _interrupt) -> Iterator[None]:
+def interruptible(request: Callable[[int], None] = _interrupt) -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGHUP be requests to stop here, and have their defaults in what is started here.
 
     A shell starts what it puts into the background with SIGINT ignored, and that is inherited: without this neither
     a launcher in a script nor its peers could be asked to stop. SIGHUP stays ignored where nohup did that.
 
     Args:
-        request: is called with each request, between any two instructions of the main thread. It raises
-            `KeyboardInterrupt` unless something else is given.
+        request: is called with the signal of each request, between any two instructions of the main thread. It raises
+            `Interrupted` unless something else is given.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -32,7 +34,7 @@ def interruptible(request: Callable[[], None] = _interrupt) -> Iterator[None]:
     kinds = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         kinds.append(signal.SIGHUP)
-    before = {kind: signal.signal(kind, lambda *_: request()) for kind in kinds}
+    before = {kind: signal.signal(kind, lambda number, _: request(number)) for kind in kinds}
     try:
         yield
     finally:

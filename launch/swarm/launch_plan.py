@@ -12,6 +12,7 @@ from typing import Any
 
 from gossip import policies
 from gossip.net.process_environment import ENVIRONMENT
+from launch.swarm.gpus import gpu_for
 from launch.swarm.host import PeerProcess, threads
 from launch.swarm.hostfile import HostLine
 from launch.user_errors import CommandError
@@ -75,12 +76,16 @@ class LaunchPlan:
             setup,
             str(self.run_dir / f"rank-{seat.rank}" / "log.txt"),
             {
-                **(threads(on_host) if seat.host.is_local else {}),
+                **(self._shares(seat, on_host) if seat.host.is_local else {}),
                 **ENVIRONMENT,
                 "PYTHONUNBUFFERED": "1",
                 **self.environment,
             },
         )
+
+    def _shares(self, seat: PeerSeat, on_host: int) -> dict[str, str]:
+        """Return what a peer of this machine gets of it; the agent does the same on other machines."""
+        return {**threads(on_host), **gpu_for(seat.local_rank, self.common.get("device", "auto"))}
 
     def bind(self, seat: PeerSeat, port: int = 0) -> str:
         """Return where a peer listens that others reach from elsewhere; port 0 is any free one."""
@@ -108,10 +113,17 @@ def check_program(script: str, module: bool, *, here: bool) -> None:
     """
     if module:
         return
+    if Path(script).is_dir():
+        raise CommandError(f"{script} is a directory: name the script in it, or a module with -m")
     if script.endswith(".py"):
         if not Path(script).is_file():
             raise CommandError(f"the script {script} does not exist")
     elif here and shutil.which(script) is None:
+        if Path(script).is_file():
+            raise CommandError(
+                f"the program {script} cannot be executed: name it with a path (./{Path(script).name}), and allow it "
+                "with chmod +x; the name of a Python script ends in .py"
+            )
         hint = f"; did you mean --algorithm {script}?" if script.partition(":")[0] in policies.names() else ""
         raise CommandError(f"cannot find the program {script}: it is not a script (.py), and not on the PATH{hint}")
 

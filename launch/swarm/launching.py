@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 import topologies
 from gossip import policies, presets
 from gossip.collective.making import check_settings
@@ -17,23 +19,32 @@ from gossip.faults import Faults, parse_faults, parse_stragglers
 from gossip.shares import check_share
 from launch.options.options import LaunchOptions
 from launch.options.toml import to_toml
-from launch.swarm.controller import INTERRUPTED, Controller
+from launch.swarm.controller import Controller
 from launch.swarm.host import Emit, Host, LocalHost
 from launch.swarm.hostfile import LOCAL, HostLine, read_hostfile, selected
 from launch.swarm.interrupts import interruptible
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat, check_program, program
+from launch.swarm.one_launcher import check_one_launcher
 from launch.swarm.ports import check_ports
-from launch.swarm.run_place import used
+from launch.swarm.run_place import claimed, used
 from launch.terminal import output, warn
 from launch.user_errors import CommandError
 from launch.watch.display import Display
 from peers.reporting.tensorboard import check_tensorboard
 
-__all__ = ["launch", "planned"]
+__all__ = ["launch", "planned", "verdict"]
+
+#: What the last line says of peers that failed with certain errors.
+_ENDINGS = {"AgreementError": "ended without agreement", "DivergenceError": "diverged"}
+
+#: Peers of one launch. A larger number is mistyped, and a list of them would take all memory.
+_MOST_PEERS = 100_000
 
 
 def launch(options: LaunchOptions) -> int:
     """Check, start and watch; return the exit code."""
+    if not options.each_task:
+        check_one_launcher(program(options.script, options.arguments, options.module))
     plan, faults = planned(options)
     warn(plan.warning)
     console = output()
@@ -41,6 +52,18 @@ def launch(options: LaunchOptions) -> int:
         for line in plan.lines():
             console.print(line, soft_wrap=True)
         return 0
+    while True:
+        with claimed(plan.run_dir) as free:
+            if free and (options.resume or not used(plan.run_dir)):
+                return _run(plan, faults, options, console)
+            if options.run_dir:
+                raise CommandError(
+                    f"another gossip launch uses {plan.run_dir}: choose another --run-dir, or wait until it has ended"
+                )
+        plan, faults = planned(options)  # another launch of the same second was faster
+
+
+def _run(plan: LaunchPlan, faults: Faults, options: LaunchOptions, console: Console) -> int:
     if plan.spread:
         from launch.swarm.ssh import addressed
 
@@ -52,8 +75,7 @@ def launch(options: LaunchOptions) -> int:
         _write_config(plan, options)
         with display:
             code = controller.run()
-    verdict = _verdict(plan, controller.results(), code)
-    console.print(f"gossip: {verdict}; see {plan.run_dir}, or gossip report {plan.run_dir}")
+    console.print(f"gossip: {verdict(plan, controller)}; see {plan.run_dir}, or gossip report {plan.run_dir}")
     return code
 
 
@@ -112,7 +134,7 @@ def _run_dir(options: LaunchOptions, *, all_here: bool) -> Path:
 def _unused(name: str) -> Path:
     """Return the directory of that name, or one with a number behind it: two launches may be of the same second."""
     numbered = (Path(f"{name}-{number}" if number > 1 else name) for number in itertools.count(1))
-    return next(path for path in numbered if not used(path))
+    return next(path for path in numbered if not path.exists())
 
 
 def _hosts_of(options: LaunchOptions) -> list[HostLine]:
@@ -129,6 +151,9 @@ def _hosts_of(options: LaunchOptions) -> list[HostLine]:
 
 
 def _seats(hosts: list[HostLine]) -> tuple[PeerSeat, ...]:
+    total = sum(host.slots for host in hosts)
+    if total > _MOST_PEERS:
+        raise CommandError(f"{total} peers are more than one launcher starts: ask for at most {_MOST_PEERS}")
     places = [(host, local_rank) for host in hosts for local_rank in host.local_ranks]
     return tuple(PeerSeat(rank, local_rank, host) for rank, (host, local_rank) in enumerate(places))
 
@@ -150,7 +175,6 @@ def _write_config(plan: LaunchPlan, options: LaunchOptions) -> None:
     # Without the run directory: a launch that reads this file is another run, in another directory.
     options = replace(options, run_dir="", resume=False)
     try:
-        plan.run_dir.mkdir(parents=True, exist_ok=True)
         (plan.run_dir / "config.toml").write_text(
             to_toml(options.for_file(), "how this run was launched; gossip launch --config takes it again"), "utf-8"
         )
@@ -160,9 +184,16 @@ def _write_config(plan: LaunchPlan, options: LaunchOptions) -> None:
         ) from error
 
 
-def _verdict(plan: LaunchPlan, results: Mapping[int, int | None], code: int) -> str:
+def verdict(plan: LaunchPlan, controller: Controller) -> str:
+    """Return what came of a launch, in a sentence."""
+    results = controller.results()
     good = sum(one == 0 for one in results.values())
-    if code == INTERRUPTED and good < len(results):
+    if controller.interrupted and good < len(results):
         saved = any(plan.run_dir.glob("rank-*/checkpoints/step-*"))
         return "stopped" + (f"; continue from its checkpoints with --resume --run-dir {plan.run_dir}" if saved else "")
-    return f"{good} of {len(results)} peers finished"
+    said = f"{good} of {len(results)} peers finished"
+    for error, what in _ENDINGS.items():
+        ranks = [rank for rank, ending in controller.endings().items() if ending.startswith(f"failed: {error}:")]
+        if ranks:
+            said += f"; {what}: rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+    return said

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 import time
+from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
 
 from gossip.endpoint import Endpoint
 from gossip.faults import Faults
 from gossip.membership.table import MEMBERS_LIMIT
 from gossip.net.routes import route_to
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 from gossip.version import __version__
 from launch.options.options import JoinOptions
 from launch.swarm.controller import Controller
@@ -23,14 +28,41 @@ from launch.user_errors import CommandError
 from launch.watch.display import Display
 from launch.watch.invitation import JOIN, Invitation, found
 from launch.watch.lookout import Lookout
+from peers.table.lives import LIVES_APART, drawn_life
 
 __all__ = ["join"]
+
+#: How often a newcomer asks for a rank, if others are faster.
+_ATTEMPTS = 10
 
 
 def join(options: JoinOptions) -> int:
     """Start one more peer and watch it; return the exit code."""
     check_program(options.script, options.module, here=True)
     invitation = found(options.where, JOIN, Path(options.key) if options.key else None)
+    console = output()
+    for _ in range(_ATTEMPTS):
+        plan, place = _asked(options, invitation)
+        rank = plan.seats[0].rank
+        console.print(f"gossip: joining {plan.common['run']} as rank {rank}, through {place}", soft_wrap=True)
+        controller, code = _run(plan, console, quiet=options.quiet)
+        if not controller.rank_taken or options.rank is not None:
+            return code
+        console.print(f"gossip: another newcomer took rank {rank} at the same time; trying another rank")
+    raise CommandError(f"other newcomers were faster {_ATTEMPTS} times: name a free rank with --rank")
+
+
+def _run(plan: LaunchPlan, console: Console, *, quiet: bool) -> tuple[Controller, int]:
+    rank = plan.seats[0].rank
+    display = Display(console, [rank], quiet=quiet)
+    with interruptible():
+        controller = Controller(plan, lambda emit: {rank: LocalHost(emit)}, Faults(), display)
+        with display:
+            return controller, controller.run()
+
+
+def _asked(options: JoinOptions, invitation: Invitation) -> tuple[LaunchPlan, str]:
+    """Ask the swarm for its settings; return the plan, and the place of the member that answered."""
     with Lookout(invitation) as lookout:
         picture = lookout.look()
         place = lookout.place
@@ -38,23 +70,13 @@ def join(options: JoinOptions) -> int:
         raise CommandError(
             f"the swarm runs gossip {picture.get('version')}, and this machine {__version__}: install the same version"
         )
-    plan = _plan(options, picture, invitation, place)
-    console = output()
-    rank = plan.seats[0].rank
-    console.print(f"gossip: joining {plan.common['run']} as rank {rank}, through {place}", soft_wrap=True)
-    display = Display(console, [rank], quiet=options.quiet)
-    with interruptible():
-        controller = Controller(plan, lambda emit: {rank: LocalHost(emit)}, Faults(), display)
-        with display:
-            return controller.run()
+    return _plan(options, picture, invitation, place), place
 
 
 def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation, place: str) -> LaunchPlan:
     setup, members = picture["setup"], picture["members"]
     taken = {member["rank"]: member for member in members}
-    # A dead member may have been cut off and may return; a member that left does not.
-    left = [member["rank"] for member in members if member["membership"] == "left"]
-    rank = options.rank if options.rank is not None else min(left, default=max(taken) + 1)
+    rank, run_dir = _place_of(options, members)
     living = [member for member in members if member["membership"] not in ("dead", "left")]
     if not 0 <= rank < MEMBERS_LIMIT:
         raise CommandError(f"--rank {rank} is out of range: ranks are 0 to {MEMBERS_LIMIT - 1}")
@@ -68,7 +90,8 @@ def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation,
     # The settings of the swarm; the plan adds the number of peers at the start.
     common: dict[str, Any] = {name: value for name, value in setup.items() if name != "world_size"}
     common |= {
-        "incarnation": 1,
+        # Two newcomers that ask for one rank at the same time are told apart by their lives.
+        "incarnation": drawn_life() + secrets.randbelow(LIVES_APART),
         **options.told(),
         "bind": str(Endpoint(host, 0)),
         "contacts": [member["endpoint"] for member in contacts],
@@ -84,21 +107,38 @@ def _plan(options: JoinOptions, picture: dict[str, Any], invitation: Invitation,
         program(options.script, options.arguments, options.module),
         (PeerSeat(rank, 0, LOCAL),),
         common,
-        _run_dir(options, rank, known=rank in taken).absolute(),
+        run_dir.absolute(),
         restarts=options.restart,
         swarm=setup["world_size"],
         insecure=setup["insecure"],
     )
 
 
-def _run_dir(options: JoinOptions, rank: int, *, known: bool) -> Path:
-    if options.run_dir:
-        run_dir = Path(options.run_dir)
-    elif Path(options.where).is_dir():
-        run_dir = Path(options.where)
-    else:
-        return Path(time.strftime(f"runs/%Y%m%d-%H%M%S-joined-{rank}"))
-    # A peer that takes a known rank appends to the records of that rank: they tell the lives apart.
-    if not known and (run_dir / f"rank-{rank}").exists():
-        raise CommandError(f"{run_dir / f'rank-{rank}'} belongs to a peer of another run; choose another --run-dir")
-    return run_dir
+def _place_of(options: JoinOptions, members: Sequence[Mapping[str, Any]]) -> tuple[int, Path]:
+    """Return the rank of the newcomer, and the run directory in which the records of that rank are its own."""
+    known = {member["rank"] for member in members}
+    run_dir = Path(options.run_dir or options.where)
+    if not options.run_dir and not run_dir.is_dir():
+        run_dir = Path(time.strftime("runs/%Y%m%d-%H%M%S-joined"))
+    if options.rank is not None:
+        # A peer that takes a known rank appends to the records of that rank: they tell the lives apart.
+        if options.rank not in known and (run_dir / f"rank-{options.rank}").exists():
+            raise CommandError(
+                f"{run_dir / f'rank-{options.rank}'} belongs to a peer of another run; choose another --run-dir"
+            )
+        return options.rank, run_dir
+    # A dead member may have been cut off and may return; a member that left does not.
+    left = [member["rank"] for member in members if member["membership"] == "left"]
+    if left:
+        return min(left), run_dir
+    for rank in count(max(known) + 1):
+        try:
+            (run_dir / f"rank-{rank}").mkdir(parents=True)
+        except FileExistsError:
+            continue  # of a newcomer that the swarm does not know yet, or that failed before it was let in
+        except OSError as error:
+            raise CommandError(
+                f"cannot write to the run directory {run_dir}: {error.strerror or error}; choose another --run-dir"
+            ) from error
+        return rank, run_dir
+    raise AssertionError(known)

@@ -91,7 +91,7 @@ class RemoteHost:
                 self._outbox.put({"start": peer.encode()})
                 return
         self._emit(peer.rank, {"line": f"gossip: {self._lost}"})
-        self._emit(peer.rank, {"exit": LOST})
+        self._emit(peer.rank, {"exit": LOST, "lost": True})
 
     def tell(self, rank: int, message: Mapping[str, Any]) -> None:
         """Send a line over a peer's channel."""
@@ -180,7 +180,7 @@ class RemoteHost:
             self._killed.clear()
         for rank in ranks:
             self._emit(rank, {"line": f"gossip: {self._lost}"})
-            self._emit(rank, {"exit": LOST})
+            self._emit(rank, {"exit": LOST, "lost": True})
 
 
 def connected(

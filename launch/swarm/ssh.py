@@ -128,8 +128,9 @@ def _own_address(host: HostLine, other: str) -> str:
             return str(probe.getsockname()[0])
     except socket.gaierror as error:
         raise CommandError(
-            f"{other}: {error.strerror}; check its spelling. If only ssh can resolve it, add advertise=ADDRESS to the "
-            f"line of {host} in the hostfile: the address at which others reach this machine"
+            f"{other}: {error.strerror}. Check its spelling in the hostfile. If ssh knows this name and nobody else "
+            f"here does, the launcher cannot find out by which of its own addresses {other} reaches it: add "
+            f"advertise=ADDRESS to the line of {host}, which is this machine"
         ) from error
     except OSError as error:
         raise CommandError(

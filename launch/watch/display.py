@@ -17,11 +17,14 @@ from launch.watch.peer_table import peer_table
 from launch.watch.picture import behind
 from peers.table.columns import RATES, TOLD
 
-__all__ = ["Display"]
+__all__ = ["Display", "how"]
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
-#: Exit codes after a request to stop: that of a peer, and those of any other program.
-_STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
+#: Exit codes after a request to stop: those of a peer, and those of any other program.
+_STOPPED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
+
+#: How the words of a peer that failed begin.
+_SAID = "failed: "
 
 
 @dataclass
@@ -93,14 +96,16 @@ class Display:
         row.state = str(status.get("state", row.state))
         self.refresh()
 
-    def ended(self, rank: int, code: int, *, asked: bool = False) -> None:
-        """Note how a peer ended, and whether it was asked to."""
+    def ended(self, rank: int, code: int, why: str = "", *, asked: bool = False) -> None:
+        """Note how a peer ended, what it said about that, and whether it was asked to."""
         row = self._rows[rank]
         stopped = asked and code in _STOPPED
         row.state = "finished" if code == 0 else "stopped" if stopped else how(code)
         row.status.update(dict.fromkeys(RATES.values()))
         if code != 0 and not stopped:
-            self.event(f"rank {rank} {how(code)}")
+            # Where its lines are shown, its error was among them.
+            said = f": {why.removeprefix(_SAID)}" if self._quiet and why.startswith(_SAID) else ""
+            self.event(f"rank {rank} {how(code)}{said}")
         self.refresh(force=True)
 
     def refresh(self, force: bool = False) -> None:
@@ -143,7 +148,9 @@ class Display:
 
 def how(code: int) -> str:
     """Say how a process ended."""
-    if code >= 0:
+    if code == 0:
+        return "ended with exit code 0"
+    if code > 0:
         return f"failed with exit code {code}"
     try:
         return f"was ended by {signal.Signals(-code).name}"

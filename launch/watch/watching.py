@@ -23,6 +23,7 @@ from launch.watch.lookout import Lookout, NobodyAnswers
 from launch.watch.peer_table import peer_table
 from launch.watch.picture import GONE, TROUBLED, status
 from peers.table.columns import COLUMNS
+from peers.table.lives import life_text
 
 __all__ = ["NOBODY", "SOME_TROUBLED", "show", "table", "watch"]
 
@@ -130,7 +131,7 @@ class _Lines:
         where = {one["rank"]: one["endpoint"] for one in picture["members"]}
         for rank, (life, doing) in now.items():
             if self._before.get(rank) != (life, doing):
-                self._print(f"rank {rank}: {doing}; life {life}, at {where[rank]}")
+                self._print(f"rank {rank}: {doing}; life {life_text(life)}, at {where[rank]}")
         self._before = now
         self._print(_headline(picture, place).plain)
 
@@ -157,13 +158,17 @@ def _row(member: dict[str, Any]) -> dict[str, Any]:
 def _doing(member: dict[str, Any]) -> str:
     """Return the membership state of a member and, while it is a member, what it is doing."""
     known: str = member["membership"]
-    return known if known in GONE or member["state"] is None else f"{known}, {member['state']}"
+    if known in GONE or member["state"] is None:
+        return str(known)
+    # A suspect is silent: nobody knows whether it still does what it last said.
+    return f"{known}, was {member['state']}" if known in TROUBLED else f"{known}, {member['state']}"
 
 
 def _headline(picture: dict[str, Any], place: str) -> Text:
     members = picture["members"]
     states = Counter(member["membership"] for member in members)
-    living = [member for member in members if member["membership"] not in GONE]
+    # What a silent member said last is old.
+    living = [member for member in members if member["membership"] not in GONE | TROUBLED]
     steps = [member["step"] for member in living if member["step"] is not None]
     losses = [member["loss"] for member in living if member["loss"] is not None]
     parts = [", ".join(f"{count} {state}" for state, count in sorted(states.items()))]
@@ -171,7 +176,7 @@ def _headline(picture: dict[str, Any], place: str) -> Text:
         parts.append(f"step {min(steps)} to {max(steps)}" if min(steps) < max(steps) else f"step {steps[0]}")
     if losses:
         parts.append(f"loss {sum(losses) / len(losses):.4f}")
-    rates = [member["samples_per_second"] or 0 for member in living if member["membership"] not in TROUBLED]
+    rates = [member["samples_per_second"] or 0 for member in living]
     parts.append(f"{sum(rates):.0f} samples/s")
     if picture.get("cut_short"):
         parts.append("there are too many members to show all")

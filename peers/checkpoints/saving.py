@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from peers.setup import Setup
 from peers.state.random_states import capture_random_states, restore_random_states
 from peers.state.snapshot import CheckpointSnapshot
 from peers.state.state_dicts import flatten, unflatten
+from peers.state.storable import copy_to_cpu
 
 __all__ = ["Restored", "Saving", "Stateful"]
 
@@ -42,8 +43,10 @@ class Restored:
 class Saving:
     """The checkpoints of one peer: ``RUN/rank-R/checkpoints``.
 
-    A checkpoint that is due after a step is taken when the loop asks `Peer.batches` for its next batch. Then the body
-    of the loop has ended, so that the user's schedulers and counters are consistent with the optimizer.
+    A checkpoint that is due after a step is taken when the script is through with the step, so that its schedulers and
+    counters are consistent with the optimizer: when it asks `Peer.batches` for its next batch, or, in a loop of its
+    own, before the next pass of the model. By then such a loop has fetched its next batch. What that changes is noted
+    before, right after the step: the random states, and the positions of loaders, which are those that iterate.
 
     Weights are saved only for information. A peer that resumes enters like a newcomer, with its z and a new weight of
     1: the mass that was in flight when the swarm stopped is lost, so the saved weights no longer add up.
@@ -67,6 +70,8 @@ class Saving:
         self._warn = warn
         self._device = next(iter(model.parameters())).device
         self._due: int | None = None
+        #: A checkpoint that lacks what the script may still change, and its step.
+        self._begun: tuple[int, CheckpointSnapshot] | None = None
         self._data: list[bytes] = []
         self._random: dict[str, Any] | None = None
         wanted = directory is not None and (setup.checkpoint_every or setup.resume)
@@ -117,33 +122,68 @@ class Saving:
         if self._checkpoints is not None and self._every and step % self._every == 0:
             self._due = step
 
-    def save_if_due(self, status: Status, loops: Sequence[Batches]) -> None:
-        """Take a checkpoint, if one is due; it is written in the background."""
+    def begin_if_due(self, status: Status, loops: Sequence[Batches]) -> bool:
+        """If a checkpoint is due, note for it what the next batch will change; return whether one has begun."""
         if self._due is None or self._checkpoints is None:
-            return
+            return False
         step, self._due = self._due, None
         snapshot = CheckpointSnapshot(
-            extra={"step": step, "weights": list(status.weights), "turns": list(status.turns)}
+            extra={
+                "step": step,
+                "weights": list(status.weights),
+                "turns": list(status.turns),
+                "also": {},
+                "data": [loop.state() for loop in loops],
+                "random": capture_random_states(self._device),
+            }
         )
-        method = {"name": type(self._method).__name__, "shards": len(status.turns), "state": self._method.state_dict()}
+        self._add_also(snapshot, with_data=True)
+        snapshot.tensors = {name: copy_to_cpu(tensor) for name, tensor in snapshot.tensors.items()}
+        self._begun = step, snapshot
+        return True
+
+    def finish(self, *, last: bool = False) -> None:
+        """Add everything else to a checkpoint that has begun, if there is one; it is written in the background.
+
+        Args:
+            last: this save must not be skipped, even if another one is still being written.
+        """
+        if self._begun is None or self._checkpoints is None:
+            return
+        (step, snapshot), self._begun = self._begun, None
+        shards = len(snapshot.extra["turns"])
+        method = {"name": type(self._method).__name__, "shards": shards, "state": self._method.state_dict()}
         states = [("model", self._model.state_dict()), ("optimizer", self._optimizer.state_dict()), ("method", method)]
         for name, state in states:
             tensors, snapshot.extra[name] = flatten(state, name)
             snapshot.tensors.update(tensors)
-        snapshot.extra["also"] = {}
-        for name, one in self._also.items():
-            tensors, snapshot.extra["also"][name] = flatten(one.state_dict(), f"also.{name}")
-            snapshot.tensors.update(tensors)
-        snapshot.extra["data"] = [loop.state() for loop in loops]
-        snapshot.extra["random"] = capture_random_states(self._device)
+        self._add_also(snapshot, with_data=False)
+        if last:
+            self._checkpoints.wait()
         self._checkpoints.save(step, snapshot)
+
+    def save_if_due(self, status: Status, loops: Sequence[Batches]) -> None:
+        """Take a checkpoint, if one is due."""
+        if self.begin_if_due(status, loops):
+            self.finish()
 
     def save_last(self, step: int, status: Status, loops: Sequence[Batches]) -> None:
         """Take a checkpoint of the step with which the peer ends early, if it takes any: due or not."""
-        if self._every and self._checkpoints is not None:
-            self._checkpoints.wait()  # otherwise this save could be skipped
+        self.last_is_due(step)
+        if self.begin_if_due(status, loops):
+            self.finish(last=True)
+
+    def last_is_due(self, step: int) -> None:
+        """Note that the peer ends early, with this step: a checkpoint of it is due, if the peer takes any."""
+        if self._every:
             self._due = step
-            self.save_if_due(status, loops)
+
+    def _add_also(self, snapshot: CheckpointSnapshot, *, with_data: bool) -> None:
+        """Add the further objects that move with the data, or those that do not."""
+        for name, one in self._also.items():
+            if with_data == (isinstance(one, Iterable) and not isinstance(one, torch.nn.Module)):
+                tensors, snapshot.extra["also"][name] = flatten(one.state_dict(), f"also.{name}")
+                snapshot.tensors.update(tensors)
 
     def newest(self) -> int | None:
         """Return the step of the newest checkpoint on the disk, if there is one."""

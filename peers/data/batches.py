@@ -12,19 +12,19 @@ it.
 
 from __future__ import annotations
 
-import operator
 import struct
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
-from gossip.errors import SettingsError
+from peers.data.dataset_checks import counted
 from peers.data.progress import WINDOW, Progress, ProgressError
 from peers.data.sampler import shuffled
+from peers.data.workers import ServingWorker
 from topologies.draws import draw
 
 __all__ = ["Batches", "to_device"]
@@ -32,7 +32,6 @@ __all__ = ["Batches", "to_device"]
 #: magic, samples, epoch, chunk, batches of it that were handed out (0: no chunk has begun); the progress follows
 _STATE = struct.Struct("<4sQQQQ")
 _MAGIC = b"gba1"
-_OURS = ("batch_sampler", "generator", "in_order", "sampler", "shuffle")
 
 
 class _Place(NamedTuple):
@@ -78,12 +77,8 @@ class Batches:
                 changed.
             loader: Options of `DataLoader`: `num_workers`, `pin_memory`, `collate_fn` and so on.
         """
-        self._n, batches = _counted(dataset, batch_size, epochs, drop_last)
-        if wrong := sorted(set(loader) & set(_OURS)):
-            raise SettingsError(
-                f"{', '.join(wrong)} cannot be set, because the swarm decides on the order; for an order of your own, "
-                "use peer.sampler"
-            )
+        self._n, batches = counted(dataset, batch_size, epochs, drop_last, loader)
+        self._dataset = dataset
         self._batch_size, self._seed, self._rank = batch_size, seed, rank
         self._ranks = ranks or (lambda: (rank,))
         self._device, self._pinned = device, bool(loader.get("pin_memory"))
@@ -100,6 +95,7 @@ class Batches:
         # A separate generator: making an iterator draws a seed for the workers, and the trainer's random numbers must
         # not depend on how often a run was interrupted.
         self._generator = torch.Generator()
+        loader["worker_init_fn"] = ServingWorker(loader.get("worker_init_fn"))
         self._loader: DataLoader[Any] = DataLoader(
             dataset, batch_sampler=_Claims(self), generator=self._generator, **loader
         )
@@ -171,6 +167,11 @@ class Batches:
         place, ahead = self._place, self._ahead
         while True:
             if place is None:
+                if len(self._dataset) != self._n:
+                    raise ProgressError(
+                        f"the data set had {self._n} samples when the loop over the batches began, and has "
+                        f"{len(self._dataset)} now: the swarm shares out what there was. Begin a new loop to change it"
+                    )
                 claim = self.progress.next_chunk(self._rank, self._ranks())
                 if claim is None:
                     return
@@ -208,26 +209,3 @@ def to_device(batch: Any, device: torch.device | str, non_blocking: bool = False
         items = [to_device(item, device, non_blocking) for item in batch]
         return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
     return batch
-
-
-def _counted(dataset: Any, batch_size: int, epochs: int, drop_last: bool) -> tuple[int, int]:
-    """Return the numbers of samples and batches, or raise a `SettingsError` if the data set cannot be shared out."""
-    if isinstance(dataset, IterableDataset) or not (isinstance(dataset, Sized) and hasattr(dataset, "__getitem__")):
-        raise SettingsError(
-            f"dataset: {type(dataset).__name__} has no length and index, so the swarm cannot share it out. Shard the "
-            "stream by peer.rank, or use peer.sampler in a DataLoader of your own"
-        )
-    n = len(dataset)
-    if n < 1:
-        raise SettingsError(
-            f"dataset: {type(dataset).__name__} is empty. Every peer passes the whole data set, not its part; to read "
-            "only a part, shard by peer.rank or use peer.sampler in a DataLoader of your own"
-        )
-    if operator.index(batch_size) < 1 or operator.index(epochs) < 1:
-        raise SettingsError(f"batch_size and epochs must be at least 1, not {batch_size} and {epochs}")
-    batches = n // batch_size if drop_last else -(-n // batch_size)
-    if not batches:
-        raise SettingsError(
-            f"drop_last leaves no batch: the data set has {n} samples, fewer than batch_size = {batch_size}"
-        )
-    return n, batches

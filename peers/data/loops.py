@@ -7,20 +7,37 @@ from typing import Any, Protocol
 
 import torch
 
+from gossip.errors import GossipError
 from peers.data.batches import Batches
-from peers.data.progress import Progress
+from peers.data.data_news import DataNews, Loop
+from peers.data.fingerprints import sketch_of
+from peers.data.progress import OtherDataError, Progress
 from peers.setup import Setup
 
-__all__ = ["DataLoops"]
+__all__ = ["DataLoops", "LoopError"]
 
 #: Finished loops that are still published, for peers that are behind.
 _LOOPS_PUBLISHED = 4
 
 
+class LoopError(GossipError, RuntimeError):
+    """A loop over data cannot go on."""
+
+
+class BoardTopic(Protocol):
+    """Something that grows by merging; see `peers.session.bulletin.Topic`."""
+
+    def encode(self) -> bytes:
+        """Return all that is known."""
+
+    def merge(self, data: bytes) -> bool:
+        """Take in what another knows."""
+
+
 class NewsBoard(Protocol):
     """Where peers publish how far they are; see `peers.session.bulletin.Bulletin`."""
 
-    def add(self, name: str, topic: Progress) -> None:
+    def add(self, name: str, topic: BoardTopic) -> None:
         """Take part in a topic."""
 
     def remove(self, name: str) -> None:
@@ -43,21 +60,63 @@ class Restores(Protocol):
         """Bring the random generators back."""
 
 
-class DataLoops:
-    """All loops over data that the peer has begun; the swarm begins them in the same order everywhere."""
+class SharedProgress:
+    """The progress of a loop as a topic: that of another data set is not merged, and the user is told."""
 
-    def __init__(self, setup: Setup, device: torch.device, view: Callable[[], tuple[int, ...]]) -> None:
+    def __init__(self, progress: Progress, on_other: Callable[[str], None]) -> None:
+        """Wrap a progress.
+
+        Args:
+            progress: of this peer's loop.
+            on_other: is called with how another peer's progress differs, each time that it does.
+        """
+        self._progress, self._on_other = progress, on_other
+
+    def encode(self) -> bytes:
+        """Return all that is known."""
+        return self._progress.encode()
+
+    def merge(self, data: bytes) -> bool:
+        """Take in what another peer has done, if it goes through the same data."""
+        try:
+            return self._progress.merge(data)
+        except OtherDataError as error:
+            self._on_other(str(error))
+            return False
+
+
+class DataLoops:
+    """All loops over data that the peer has begun; the swarm begins them in the same order everywhere.
+
+    One loop runs at a time. A loop that begins ends the one before, which an exception may have left half-way with its
+    generator still held by the traceback. Whoever asks the older one for a batch gets an error.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        device: torch.device,
+        view: Callable[[], tuple[int, ...]],
+        news: DataNews,
+        warn: Callable[[str], None],
+    ) -> None:
         """Begin without a loop.
 
         Args:
             setup: who this peer is.
             device: where batches are moved to.
             view: returns the ranks of the members.
+            news: tells the others what this peer goes through.
+            warn: is called with a sentence that the user should read.
         """
         self._setup = setup
         self._device = device
         self._view = view
-        self._running = 0
+        self._news = news
+        self._warn = warn
+        self._warned = False
+        #: The loop that the training script is inside of.
+        self._running: int | None = None
         #: In the order in which they were begun.
         self.begun: list[Batches] = []
 
@@ -69,7 +128,7 @@ class DataLoops:
     @property
     def any_running(self) -> bool:
         """Whether the training script is inside of a loop."""
-        return self._running > 0
+        return self._running is not None
 
     def begin(
         self, dataset: Any, batch_size: int, epochs: int, board: NewsBoard, saving: Restores, **options: Any
@@ -97,24 +156,45 @@ class DataLoops:
             **options,
         )
         self.begun.append(source)
+        self._running = None
         saving.restore_data(index, source)
         if _is_over(index, board):
             return None
-        board.add(f"data-{index}", source.progress)
+        self._warn_of_few(source.progress.batches, batch_size)
+        # What it is comes before how far it is: then a warning can say how another peer's loop differs.
+        self._news.begin(Loop(index, len(dataset), batch_size, epochs, sketch_of(dataset)))
+        told = SharedProgress(source.progress, lambda text: self._news.other_progress(index, text))
+        board.add(f"data-{index}", told)
         board.remove(f"data-{index - _LOOPS_PUBLISHED}")
         return self._batches(index, source, board, saving)
 
+    def _warn_of_few(self, batches: int, batch_size: int) -> None:
+        peers = len(self._view())
+        if batches < peers and not self._warned:
+            self._warned = True
+            self._warn(
+                f"an epoch has fewer batches ({batches}, of batch_size = {batch_size}) than there are peers ({peers}): "
+                "some peers repeat what others do. A smaller batch_size gives each peer something of its own"
+            )
+
     def _batches(self, index: int, source: Batches, board: NewsBoard, saving: Restores) -> Generator[Any, None, None]:
         saving.restore_random()
-        self._running += 1
+        self._running = index
         try:
             for batch in source:
                 yield batch
+                if len(self.begun) - 1 != index:
+                    raise LoopError(
+                        f"loop {index} over peer.batches has ended, because loop {len(self.begun) - 1} has begun "
+                        "inside of it: the swarm goes through one after the other. To evaluate inside of a loop, use a "
+                        "DataLoader of your own; for two data sets at once, use torch.utils.data.StackDataset"
+                    )
                 # A newcomer may have begun before it heard where the others are.
-                if self._setup.incarnation and _is_over(index, board):
+                if self._setup.life and _is_over(index, board):
                     break
         finally:
-            self._running -= 1
+            if self._running == index:
+                self._running = None
 
 
 def _is_over(index: int, board: NewsBoard) -> bool:

@@ -50,7 +50,7 @@ import numpy.typing as npt
 from gossip.errors import GossipError
 from topologies.draws import draw, draw_array
 
-__all__ = ["CHUNK_LIMIT", "WINDOW", "Progress", "ProgressError"]
+__all__ = ["CHUNK_LIMIT", "WINDOW", "OtherDataError", "Progress", "ProgressError"]
 
 #: An epoch has at most this many chunks: 512 bytes of bits.
 CHUNK_LIMIT = 4096
@@ -68,6 +68,10 @@ Ints = npt.NDArray[np.int64]
 
 class ProgressError(GossipError, ValueError):
     """The progress is malformed, of another data set, or impossible. Nothing has changed."""
+
+
+class OtherDataError(ProgressError):
+    """The progress is of another data set, batch size, seed or number of epochs. Nothing has changed."""
 
 
 class Progress:
@@ -235,12 +239,12 @@ class Progress:
                 f"a progress begins with {_MAGIC!r}, not with {magic!r}: it is damaged, or of another version"
             )
         if (batches, key) != (self.batches, self.key):
-            raise ProgressError(
+            raise OtherDataError(
                 f"the progress is of another data set, batch size or seed: it has {batches} batches and the key "
                 f"{key:#x}, this run has {self.batches} and {self.key:#x}"
             )
         if epochs != self.epochs and not (longer and epochs < self.epochs):
-            raise ProgressError(f"the progress is of a run of {epochs} epochs, but this run has {self.epochs}")
+            raise OtherDataError(f"the progress is of a run of {epochs} epochs, but this run has {self.epochs}")
         if count > WINDOW or complete + count > epochs:
             raise ProgressError(
                 f"the progress has bitmaps of {count} epochs from epoch {complete} on, but at most {WINDOW} of the "

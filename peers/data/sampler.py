@@ -14,6 +14,7 @@ import numpy.typing as npt
 from torch.utils.data import Sampler
 
 from gossip.errors import SettingsError
+from peers.data.dataset_checks import check_indexed
 from topologies.draws import Shuffle, draw_array
 
 __all__ = ["PeerSampler", "shuffled"]
@@ -83,6 +84,8 @@ class PeerSampler(Sampler[int]):
             shuffle: Whether each epoch has a new order; otherwise it is the data set's own.
             pad: Repeat samples from the beginning of the order until all parts are equally long.
         """
+        if not isinstance(dataset, int):
+            check_indexed(dataset)
         self._n = dataset if isinstance(dataset, int) else len(dataset)
         if self._n < 1:
             raise SettingsError(f"dataset has {self._n} samples; it must have at least one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from gossip.errors import SettingsError
 from gossip.policies import Policy
 from peers.methods.global_direction import GlobalDirection
 from peers.methods.method import Method
@@ -24,6 +25,11 @@ def fit(
     compress: str = "none",
 ) -> tuple[Replica, Method]:
     """Make a replica of the model, and return it with the method of the policy."""
+    if policy.collective == "reduction" and isinstance(optimizer, torch.optim.LBFGS):
+        raise SettingsError(
+            f"{type(optimizer).__name__} computes gradients several times in a step, as the loss of each peer decides, "
+            "but allreduce averages them once per step: use another optimizer, or another algorithm"
+        )
     if policy.momentum != "own":
         require_momentum(policy.momentum, optimizer)
     if policy.correction:

@@ -63,11 +63,17 @@ class Buffers:
         """
         self._optimizer = optimizer
         self._tensors = tensors
+        self._held = self._count()
         self.bind()
 
     @torch.no_grad()
     def bind(self) -> None:
         """Move loaded buffers into their memory: ``load_state_dict`` of an optimizer makes new tensors."""
+        if self._held != (held := self._count()):
+            raise SettingsError(
+                f"{held} parameters are in the optimizer now, and {self._held} were when it was attached: the momentum "
+                "of new ones would not be mixed; call add_param_group before attach, or use momentum=own"
+            )
         for parameter, tensor in self._tensors.items():
             state = self._optimizer.state[parameter]
             found = state.get(_KEY)
@@ -75,6 +81,9 @@ class Buffers:
                 if found is not None:
                     tensor.copy_(found)
                 state[_KEY] = tensor
+
+    def _count(self) -> int:
+        return sum(len(group["params"]) for group in self._optimizer.param_groups)
 
 
 class MixedMomentum(Method):

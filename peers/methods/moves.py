@@ -10,11 +10,14 @@ share o / (w + o). So the move of z is made (w + o) / w times as long, at most `
 Mass that has arrived is merged before the move (`gossip.events.Merge`), so it is part of w. An exception are parcels
 that ask for an answer: their senders have just moved that mass. If nothing is in flight, because answers come within a
 step, nothing is copied and nothing is multiplied.
+
+Buffers, such as the statistics of batch norm, are no part of the move. They change during a step if the optimizer calls
+a closure, and a variance that overshoots becomes negative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -29,17 +32,25 @@ _WORTHWHILE = 0.01
 class Moves:
     """The optimizer's moves of one replica, shard by shard."""
 
-    def __init__(self, shards: int, shard: Callable[[int], torch.Tensor], stretch: Callable[[int], float]) -> None:
+    def __init__(
+        self,
+        shards: int,
+        shard: Callable[[int], torch.Tensor],
+        stretch: Callable[[int], float],
+        buffers: Sequence[torch.Tensor] = (),
+    ) -> None:
         """Watch the moves.
 
         Args:
             shards: the number of shards.
             shard: returns the values of a shard.
             stretch: returns the factor of the move of a shard: (w + o) / w.
+            buffers: tensors in the shards that no optimizer moves.
         """
         self._shards = shards
         self._shard = shard
         self._stretch = stretch
+        self._buffers = buffers
         self._before: dict[int, tuple[float, torch.Tensor]] = {}
 
     def begin(self) -> None:
@@ -52,9 +63,14 @@ class Moves:
 
     def end(self) -> None:
         """Make the moves longer."""
+        if not self._before:
+            return
         with torch.no_grad():
+            kept = [buffer.clone() for buffer in self._buffers]
             for shard, (factor, before) in self._before.items():
                 values = self._shard(shard)
                 # before + factor (values - before), in place.
                 torch.lerp(before, values, factor, out=values)
+            for buffer, values in zip(self._buffers, kept, strict=True):
+                buffer.copy_(values)
         self._before = {}

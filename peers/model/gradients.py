@@ -5,6 +5,9 @@ as batch norm's statistics, which would drift apart otherwise, then a flag for e
 gradient. The vector is of double precision if any tensor is, otherwise of single precision: half precision is averaged
 in single precision and rounded once. A parameter without a gradient on every peer has none after the averaging either,
 so no optimizer moves it.
+
+`torch.amp.GradScaler` leaves it to fused optimizers to divide by the loss scale. Each peer has a scale of its own, so
+the gradients are divided here, before they are averaged.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ __all__ = ["Gradients"]
 class Gradients:
     """The gradients of one model."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Prepare; an optimizer that would divide by a loss scale itself must be named."""
+        self._optimizer = optimizer
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         self._flat = FlatTensors([*self._parameters, *self._buffers], more=len(self._parameters))
@@ -32,6 +37,7 @@ class Gradients:
     @torch.no_grad()
     def gather(self) -> None:
         """Fill the vector."""
+        self._unscale()
         for view, buffer in zip(self._flat.views[len(self._parameters) :], self._buffers, strict=True):
             view.copy_(buffer)
         for index, parameter in enumerate(self._parameters):
@@ -60,3 +66,13 @@ class Gradients:
         """Remove all gradients, so that the optimizer moves nothing."""
         for parameter in self._parameters:
             parameter.grad = None
+
+    def _unscale(self) -> None:
+        scale = getattr(self._optimizer, "grad_scale", None)
+        if self._optimizer is None or scale is None:
+            return
+        for group in self._optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.div_(scale.to(parameter.grad.device))
+        self._optimizer.grad_scale = None  # type: ignore[attr-defined]

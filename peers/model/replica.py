@@ -20,6 +20,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from gossip.errors import SettingsError
 from gossip.values.blocks import BFLOAT16, Values
 from gossip.values.layout import SHARD_BYTES, Layout, Part
+from peers.device import check_device
 from peers.model.fineness import shard_limit
 from peers.model.rest import RestBlocks
 
@@ -56,6 +57,8 @@ class Replica:
             raise SettingsError(
                 f"model: no parameter of {type(model).__name__} requires a gradient, so none is trained"
             )
+        #: The buffers of the model that are mixed.
+        self.buffers = [tensor for _, tensor in mixed if not isinstance(tensor, torch.nn.Parameter)]
         mixed += (also or {}).items()
         devices = {tensor.device for _, tensor in mixed}
         if len(devices) > 1:
@@ -64,6 +67,7 @@ class Replica:
                 "on one device: move it with model.to(peer.device) before attach"
             )
         (self.device,) = devices
+        check_device(self.device, f"model: it is on {self.device}")
         #: The tensors that are not mixed.
         self.rest = RestBlocks(rest)
         _refuse_shared(mixed, rest)
@@ -85,6 +89,10 @@ class Replica:
     def vectors(self) -> list[torch.Tensor]:
         """The flat vectors in the memory of the model, not copies."""
         return self._flats
+
+    def is_finite(self) -> bool:
+        """Whether there is no NaN or infinity in the memory of the model."""
+        return all(bool(torch.isfinite(shard).all()) for shard in self._shards)
 
     def place(self, tensor: torch.Tensor) -> tuple[int, int, int] | None:
         """Return the vector of a tensor, its start, and the start of the next one; None if it is in no vector."""
@@ -172,7 +180,7 @@ def _check(name: str, tensor: torch.Tensor) -> None:
     if type(tensor.data) is not torch.Tensor:
         kind = type(tensor.data).__name__
         reason = (
-            "a part of a sharded model; a peer needs a whole replica"
+            "a part of a sharded model; a peer needs a whole replica: attach the model before it is sharded"
             if hasattr(tensor.data, "placements")
             else "whose bytes have a meaning of its own; only plain tensors can be made equal at all peers"
         )

@@ -13,15 +13,9 @@ import torch
 
 from peers.model.replica import Replica
 
-__all__ = ["Segment", "Trained", "like", "rate_of", "trains"]
+__all__ = ["Segment", "Trained", "like", "rate_of"]
 
 _HALF = (torch.bfloat16, torch.float16)
-
-
-def trains(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> bool:
-    """Whether the optimizer has any of the model's parameters; an optimizer of copies has none."""
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    return any(id(parameter) in held for parameter in model.parameters())
 
 
 class Segment(NamedTuple):

@@ -1,7 +1,7 @@
 """The records of a peer about its run: ``RUN/rank-R/metrics.jsonl`` step by step, ``summary.json`` at the end.
 
 Every line has its ``time``, in seconds since 1970, so that the lines of all ranks and all lives fit on one axis. A line
-is written to the file at the end of its step, so that even a killed peer leaves its history. Errors of writing never
+is written to the file before the next step ends, so that even a killed peer leaves its history. Errors of writing never
 stop training: when the disk is full, that is reported once, and the records end there.
 """
 
@@ -55,19 +55,19 @@ class Records:
                 self._events = _opened(self.directory / "events.jsonl", append)
                 self._tensorboard = TensorBoard(self.directory / "tensorboard") if tensorboard else None
 
-    def step(self, **values: Any) -> None:
-        """Write the line of a step."""
+    def step(self, ended: float, /, **values: Any) -> None:
+        """Write the line of a step, and when the step ended."""
         if self._metrics is not None:
             with self._guard():
-                self._metrics.write(_line({"time": self._time(), **values}, float) + "\n")
+                self._metrics.write(_line({"time": ended, **values}, float) + "\n")
                 if self._tensorboard is not None:
-                    self._tensorboard.step(self._time(), values)
+                    self._tensorboard.step(ended, values)
 
     def event(self, **values: Any) -> None:
         """Write the line of an event that does not happen at every step."""
         if self._events is not None:
             with self._guard():
-                self._events.write(_line({"time": self._time(), **values}, str) + "\n")
+                self._events.write(_line({"time": self.time(), **values}, str) + "\n")
 
     def summary(self, **values: Any) -> None:
         """Write the summary of the run, completely or not at all."""
@@ -88,7 +88,8 @@ class Records:
                 self._tensorboard.close()
         self._metrics = self._events = self._tensorboard = None
 
-    def _time(self) -> float:
+    def time(self) -> float:
+        """Return the time as lines have it: seconds since 1970."""
         return round(self._midnight + time.monotonic(), 4)
 
     def _guard(self) -> _Guard:

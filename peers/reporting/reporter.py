@@ -8,21 +8,20 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
+from gossip.endpoint import Endpoint
+from peers.reporting.logged import as_number
 from peers.reporting.metrics import Figures
 from peers.reporting.records import Records
+from peers.reporting.step_line import StepLine
 from peers.reporting.summary import gossip_summary
 from peers.session.cards import Channel
 from peers.session.session import Session
 from peers.setup import Setup
 from peers.table.pulse import Pulse
 
-__all__ = ["RESERVED", "Reporter"]
+__all__ = ["Reporter"]
 
 _log = logging.getLogger("gossip")
-#: The names that every line of the metrics holds.
-RESERVED = frozenset(["bytes_received", "bytes_sent", "seconds", "step", "wait_seconds", "weight"])
 #: Seconds between two reports to the launcher.
 _REPORT_EVERY = 0.25
 
@@ -39,6 +38,7 @@ class Reporter:
             channel: to the launcher, if there is one.
             figures: returns where the peer is.
         """
+        self._setup = setup
         self._rank, self._compress = setup.rank, setup.compress
         #: Where the peer's files go; None: nowhere.
         self.directory = records.directory
@@ -46,34 +46,69 @@ class Reporter:
         self._channel = channel
         self._figures = figures
         self._pulse: Pulse | None = None
-        self._logged: dict[str, Any] = {}
+        self._line = StepLine(records)
         self._reported = 0.0
 
     def warn(self, sentence: str) -> None:
         """Say something that the user should read."""
         self.announce("warning", sentence)
 
+    def inform(self, sentence: str) -> None:
+        """Say something that a user may want to read."""
+        _log.info("rank %d: %s", self._rank, sentence)
+        self.note(event="info", text=sentence)
+
+    def complain(self, failure: Exception) -> None:
+        """Say what failed while the peer ended, in a case where another error ends the script."""
+        _log.error("rank %d: the end failed too: %r", self._rank, failure)
+
     def announce(self, event: str, sentence: str) -> None:
         """Say something that the user should read, as an event of this kind."""
         _log.warning("rank %d: %s", self._rank, sentence)
         self.note(event=event, text=sentence)
 
+    def formed(self, endpoint: Endpoint, peers: int) -> None:
+        """Say that a swarm has formed: where no launcher shows it, nothing else would."""
+        setup = self._setup
+        sentence = f"{peers} peers train together: {setup.algorithm} on {setup.topology}"
+        if setup.keys is None and endpoint.is_loopback:
+            sentence += f"; to watch them: gossip watch {endpoint}"
+        self.announce("formed", sentence)
+
+    @property
+    def step(self) -> int:
+        """Steps of the optimizer so far."""
+        return self._figures().step
+
     def note(self, **event: Any) -> None:
         """Write an event into the records."""
         self._records.event(step=self._figures().step, **event)
 
+    def failed(self) -> Mapping[int, str]:
+        """Return how ranks ended that had not attached a model, as far as the launcher has said so."""
+        return {} if self._channel is None else self._channel.failed()
+
     def log(self, values: Mapping[str, Any]) -> None:
-        """Keep values of the user's for the line of this step."""
-        self._logged.update(
-            {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
-        )
+        """Keep values of the user's for the line of the step that they belong to."""
+        self._line.log(values)
+
+    def step_begins(self) -> None:
+        """Let the next step begin: what is logged from now on belongs to that one."""
+        self._line.begin()
+
+    def step_ends(self) -> None:
+        """Let the line of the step before be written: whatever happens to this one, the file has that line."""
+        self._line.write()
 
     def step_finished(self, **figures: float) -> None:
-        """Write the line of a step, and report it if the last report was some time ago."""
-        self._records.step(step=self._figures().step, **figures, **self._logged)
+        """Open the line of a step, and report it if the last report was some time ago."""
+        self._line.finish({"step": self._figures().step, **figures})
+        self.report_if_due(state="training")
+
+    def report_if_due(self, **values: Any) -> None:
+        """Report, if the last report was some time ago."""
         if time.monotonic() - self._reported >= _REPORT_EVERY:
-            self.report(state="training")
-        self._logged = {}
+            self.report(**values)
 
     def report(self, **values: Any) -> None:
         """Report the status to the other peers and to the launcher, which may be gone, in the same row."""
@@ -89,13 +124,13 @@ class Reporter:
             return {"step": step, "samples": samples, "state": values.get("state")}
         if self._pulse is None:
             self._pulse = Pulse(session.rows, time.monotonic())
-        loss = self._logged.get("loss")
+        loss = as_number(self._line.loss)
         row = self._pulse.beat(
             time.monotonic(),
             session.status().me.incarnation,
             totals={"samples": samples, "bytes": session.driver.bytes_sent, "waited": waited},
             step=step,
-            loss=None if loss is None or not math.isfinite(loss) else float(loss),
+            loss=None if loss is None or not math.isfinite(loss) else loss,
             weight=session.weight,
             neighbours=len(session.status().members) - 1,
             state=values.get("state"),
@@ -104,7 +139,7 @@ class Reporter:
         )
         session.bulletin.publish()
         # The others keep the last loss that was finite; the launcher shows NaN as what it is.
-        return row if loss is None else {**row, "loss": float(loss)}
+        return row if loss is None else {**row, "loss": loss}
 
     def _sends(self, session: Session) -> str | None:
         """Return how parcels go out, if a codec was asked for: also for `auto`, if it chose to do nothing."""
@@ -128,8 +163,9 @@ class Reporter:
             "exit": how,
         }
         if session is not None:
-            driver = session.driver
-            summary |= gossip_summary(session.status(), weight, driver.bytes_sent, driver.bytes_received)
+            driver, rejected = session.driver, session.chronicle.rejected
+            summary |= gossip_summary(session.status(), rejected, weight, driver.bytes_sent, driver.bytes_received)
+        self._line.write()
         self._records.summary(**summary)
         self._records.close()
         if self._channel is not None:

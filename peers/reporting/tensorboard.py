@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gossip.errors import SettingsError
+from peers.reporting.logged import as_number
 
 __all__ = ["TensorBoard", "check_tensorboard"]
 
@@ -33,17 +34,10 @@ class TensorBoard:
         step, seconds = scalars.pop("step"), scalars["seconds"]
         scalars["wait_share"] = scalars.pop("wait_seconds") / seconds if seconds > 0 else 0.0
         for name, value in scalars.items():
-            number = _number(value)
+            number = as_number(value)
             if number is not None:
                 self._writer.add_scalar(name, number, step, walltime=time)
 
     def close(self) -> None:
         """Write the remaining scalars, and close the files."""
         self._writer.close()
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return None if isinstance(value, str) else float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # not a number that a curve could show
-        return None

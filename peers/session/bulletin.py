@@ -21,6 +21,8 @@ __all__ = ["Agreement", "Bulletin", "RollCall", "Topic"]
 Levels = dict[str, dict[int, int]]
 
 _TOPICS_LIMIT = 64
+#: The most different complaints about malformed news that the user is told of.
+_COMPLAINTS_LIMIT = 64
 #: The most bytes of a roll call, which everybody merges and sends on: some 400 ranks, with room left for the data.
 _ROLL_LIMIT = 7 << 10
 
@@ -119,6 +121,8 @@ class Bulletin:
         self._topics: dict[str, Topic] = {}
         #: What was heard of topics that this peer has not come to yet.
         self._early: dict[str, bytes] = {}
+        #: Complaints so far: news come again with every step, and so does what is wrong with them.
+        self._complaints: set[str] = set()
         self._changed = threading.Condition()
 
     def add(self, name: str, topic: Topic) -> None:
@@ -147,7 +151,7 @@ class Bulletin:
             if not all(isinstance(data, bytes) for data in heard.values()):
                 raise ValueError("a topic has no bytes")
         except ValueError as error:
-            self._warn(f"malformed news were dropped: {error}")
+            self._complain(f"malformed news were dropped: {error}")
             return
         grown = False
         with self._changed:
@@ -186,8 +190,14 @@ class Bulletin:
         try:
             return self._topics[name].merge(data)
         except ValueError as error:
-            self._warn(f"malformed news about {name} were dropped: {error}")
+            self._complain(f"malformed news about {name} were dropped: {error}")
             return False
+
+    def _complain(self, sentence: str) -> None:
+        """Warn, once."""
+        if sentence not in self._complaints and len(self._complaints) < _COMPLAINTS_LIMIT:
+            self._complaints.add(sentence)
+            self._warn(sentence)
 
 
 def _unpacked(data: bytes) -> dict[str, Any]:

@@ -7,21 +7,20 @@ on peers know each other.
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Protocol
-
-from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from gossip.endpoint import Endpoint
 from gossip.errors import GossipError, SettingsError
 from gossip.keys import valid_key
 
-__all__ = ["Card", "CardTable", "Channel", "FixedTable", "RendezvousError", "StoreTable"]
+__all__ = ["Card", "CardTable", "Channel", "FixedTable", "RendezvousError"]
 
 
 class RendezvousError(GossipError):
@@ -81,55 +80,6 @@ class FixedTable:
         return {**self._cards, card.rank: card}
 
 
-class StoreTable:
-    """torchrun's store, or one like it at MASTER_ADDR:MASTER_PORT for Slurm: kept until everybody has read it."""
-
-    def __init__(self, rank: int, world_size: int, environment: Mapping[str, str], timeout: float) -> None:
-        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
-        if missing:
-            raise SettingsError(
-                f"{' and '.join(missing)} must be set for {world_size} peers to find each other: to a host and a free "
-                "port of it. Or list all hosts, or start the peers with torchrun or gossip launch"
-            )
-        master = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
-        # torchrun serves the store itself; without torchrun rank 0 does, until all have read the cards.
-        serves = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        restart = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-        try:
-            store = TCPStore(
-                environment["MASTER_ADDR"],
-                int(environment["MASTER_PORT"]),
-                world_size,
-                is_master=serves,
-                timeout=timedelta(seconds=timeout),
-                wait_for_workers=False,
-            )
-        except (RuntimeError, ValueError) as error:
-            raise RendezvousError(f"rank {rank} found no store at {master}: {str(error).splitlines()[0]}") from error
-        self._store = PrefixStore(f"gossip/{restart}", store)
-        self._master = master
-        self._serves = serves
-        self._world_size = world_size
-
-    def exchange(self, card: Card) -> dict[int, Card]:
-        """Lay the card into the store and wait for the others'."""
-        self._store.set(f"card/{card.rank}", json.dumps(card.encode()))
-        cards = {}
-        for rank in range(self._world_size):
-            try:
-                cards[rank] = Card.decode(json.loads(self._store.get(f"card/{rank}")))
-            except RuntimeError as error:
-                raise RendezvousError(
-                    f"rank {rank} did not come to the store at {self._master}: does it run, and can it reach the store?"
-                ) from error
-        self._store.set(f"read/{card.rank}", "")
-        if self._serves:
-            # The store ends with this object. A peer that is gone by now does not read the store any more either.
-            with suppress(RuntimeError):
-                self._store.wait([f"read/{rank}" for rank in range(self._world_size)])
-        return cards
-
-
 class Channel:
     """The launcher's two file descriptors: JSON, a line at a time each way.
 
@@ -138,19 +88,44 @@ class Channel:
 
     def __init__(self, descriptors: str) -> None:
         try:
-            reading, self._out = (int(number) for number in descriptors.split(","))
-            self._in = os.fdopen(reading, "r", encoding="utf-8")
+            self._in, self._out = (int(number) for number in descriptors.split(","))
+            os.set_blocking(self._in, False)
             os.set_blocking(self._out, False)
         except (ValueError, OSError) as error:
             raise SettingsError(f"GOSSIP_CHANNEL={descriptors!r} does not name two open file descriptors") from error
+        self._unread = b""
+        #: Seconds to wait for the cards of the others.
+        self.start_timeout = math.inf
+        #: How ranks ended that had not attached a model; the others wait for them in vain.
+        self._failed: dict[int, str] = {}
 
-    def read(self) -> dict[str, Any]:
-        """Return the next line from the launcher."""
-        line = self._in.readline()
-        if not line:
-            raise RendezvousError(f"the launcher ended before process {os.getpid()} could start as a peer")
+    def read(self, seconds: float = math.inf) -> dict[str, Any]:
+        """Return the next line from the launcher; an empty one if none comes in time."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._unread:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._in], [], [], None if left == math.inf else left)[0]:
+                return {}
+            data = os.read(self._in, 1 << 16)
+            if not data:
+                raise RendezvousError(f"the launcher ended before process {os.getpid()} could start as a peer")
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
+
+    def failed(self) -> dict[int, str]:
+        """Return how ranks ended that had not attached a model, as far as the launcher has said so by now."""
+        # A launcher that is gone says nothing more.
+        with suppress(RendezvousError, OSError):
+            while message := self.read(0.0):
+                self._note(message)
+        return self._failed
+
+    def _note(self, message: Mapping[str, Any]) -> None:
+        if "failed" in message:
+            rank, how = message["failed"]
+            self._failed[int(rank)] = str(how)
 
     def send(self, **message: Any) -> bool:
         """Send the launcher a line, without waiting for it; return False if it did not take the line."""
@@ -165,10 +140,22 @@ class Channel:
     def exchange(self, card: Card) -> dict[int, Card]:
         """Give the launcher the card and take all of them from it."""
         self.send(card=card.encode())
-        cards = [Card.decode(fields) for fields in self.read()["cards"]]
-        return {one.rank: one for one in cards}
+        deadline = time.monotonic() + self.start_timeout
+        while True:
+            message = self.read(max(0.0, deadline - time.monotonic()))
+            self._note(message)
+            if "cards" in message:
+                return {one.rank: one for one in map(Card.decode, message["cards"])}
+            if self._failed:
+                rank, how = next(iter(self._failed.items()))
+                raise RendezvousError(f"rank {rank} {how} before the swarm could start; see its log")
+            if not message:
+                raise RendezvousError(
+                    f"the launcher did not introduce rank {card.rank} to the others within {self.start_timeout:g} s: "
+                    "does it still run?"
+                )
 
     def close(self) -> None:
         """Close both descriptors."""
-        self._in.close()
+        os.close(self._in)
         os.close(self._out)

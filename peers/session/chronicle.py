@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from gossip import events
 from gossip.errors import Reason
 from gossip.membership import Record, State
+from peers.table.lives import life_text
 
 __all__ = ["Chronicle"]
 
@@ -32,6 +33,7 @@ class Chronicle:
         note: Callable[..., None],
         *,
         newcomer: bool = False,
+        lives_known: bool = True,
     ) -> None:
         """Begin.
 
@@ -41,9 +43,13 @@ class Chronicle:
             warn: is called with a sentence that the user should read.
             note: is called with the fields of an event.
             newcomer: whether this peer enters a running swarm, and so hears of many members at once.
+            lives_known: whether the known ranks begin in life 0. Otherwise each tells its life with its first message.
         """
         #: Effects of the core by their name, and what happened to members: "member died" and so on.
         self.counts: Counter[str] = Counter()
+        #: Rejected frames, by reason. What a newcomer hears before it is let in does not count: others push to a rank
+        #: that was restarted until they know, and it does not know them yet.
+        self.rejected: Counter[Reason] = Counter()
         #: The last known state of each other rank.
         self.states: dict[int, str] = dict.fromkeys(known, "alive")
         #: The weight that nobody holds any more because of this peer.
@@ -52,6 +58,10 @@ class Chronicle:
         self._warn = warn
         self._note = note
         self._newcomer = newcomer
+        #: The ranks whose life this peer has not heard of yet.
+        self._unheard = set() if lives_known else set(self.states)
+        #: Whether the peers have not yet compared their models; those that differ are about to be told so.
+        self.comparing = False
         self._not_finite: set[int] = set()
         #: How often each rank slowed or recovered: a straggler may do so with every step.
         self._paces: Counter[tuple[int, str]] = Counter()
@@ -102,13 +112,17 @@ class Chronicle:
         if what == "died":
             self._warn(f"rank {record.rank} is dead: it answered nobody; mass in flight to it is taken back")
         elif what in ("joined", "returned"):
-            self._warn(f"rank {record.rank} has joined from {record.endpoint}, in life {record.incarnation}")
+            self._warn(f"rank {record.rank} has joined from {record.endpoint}, in life {life_text(record.incarnation)}")
 
     def _what_happened(self, record: Record, before: Record | None) -> str:
         """Return what happened to a member, in a word."""
         if before is None:
             # A member of which a newcomer hears before it is let in was there before it.
             return "known" if self._newcomer or record.final else "joined"
+        if record.rank in self._unheard and record.incarnation:
+            self._unheard.discard(record.rank)
+            if record.state not in _HAPPENED:
+                return "known"
         if record.state in _HAPPENED and (record.state, record.incarnation) != (before.state, before.incarnation):
             return _HAPPENED[record.state]
         if record.incarnation > before.incarnation or before.final:
@@ -118,13 +132,18 @@ class Chronicle:
         return "refuted" if before.state is State.SUSPECT else "moved"
 
     def _rejected(self, effect: events.RejectedFrame) -> None:
-        reason, count = effect.reason, effect.count
+        reason = effect.reason
+        if self._newcomer and reason is Reason.STRANGER:
+            return
+        self.rejected[reason] += 1
+        count = self.rejected[reason]
         if _is_round(count):
             self._note(
                 event="rejected", reason=reason.value, origin=effect.origin, count=count, text=effect.detail[:200]
             )
         # Frames that are late for a former life, or early from a peer not heard of yet, are to be expected.
-        if effect.log and reason not in (Reason.STALE, Reason.STRANGER):
+        expected = {Reason.STALE, Reason.STRANGER} | ({Reason.SHAPE, Reason.DTYPE} if self.comparing else set())
+        if effect.log and reason not in expected:
             self._warn(f"rejected a frame, {count} so far: {reason.value} from {effect.origin}: {effect.detail}")
 
     def _reincarnated(self, incarnation: int, weight: float) -> None:
@@ -132,7 +151,7 @@ class Chronicle:
         self.counts["reincarnated"] += 1
         self._note(event="reincarnated", incarnation=incarnation, written_off=weight)
         self._warn(
-            f"others had declared this peer dead; it goes on as incarnation {incarnation}, and a weight of "
+            f"others had declared this peer dead; it goes on in life {life_text(incarnation)}, and a weight of "
             f"{weight:.3g} was written off"
         )
 

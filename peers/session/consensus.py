@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 from gossip.net.driver import Driver, DriverError
-from gossip.values.blocks import is_finite
 from peers.model.replica import Replica
+from peers.session.agreement_errors import AgreementError, DivergenceError
+from peers.session.latecomers import Latecomers
 from peers.session.rendezvous import Rendezvous
 
-__all__ = ["Consensus"]
+__all__ = ["Consensus", "Terms"]
 
-#: Seconds of pause after a round of mixing in which nothing arrived.
-_PAUSE = 0.005
+#: Seconds of pause after a round of mixing in which nothing arrived, and the most while somebody has not come.
+_PAUSE, _LONG_PAUSE = 0.005, 0.05
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What an agreement is to reach, and what happens on the way."""
+
+    #: The disagreement to reach.
+    tolerance: float = 1e-3
+    #: Seconds after which to give up; None: when those who have not come make no steps any more.
+    timeout: float | None = None
+    #: Is called between two rounds, where values are whole. It may raise, and so end the agreement for this peer.
+    between: Callable[[], None] = _nothing
+    #: Is called when all agree: soon after, mass of peers that train again may be merged.
+    on_agreed: Callable[[], None] = _nothing
 
 
 class Consensus:
@@ -29,6 +50,10 @@ class Consensus:
         replica: Replica,
         exchange: Callable[[], None],
         warn: Callable[[str], None],
+        *,
+        rows: Callable[[], Mapping[int, Mapping[str, Any]]],
+        states: Callable[[], Mapping[int, str]],
+        step: int,
     ) -> None:
         """Prepare.
 
@@ -39,6 +64,9 @@ class Consensus:
             replica: the values.
             exchange: exchanges the values once; returns when that is over.
             warn: is called with a sentence that the user should read.
+            rows: returns the table of the swarm, by rank.
+            states: returns what membership takes each other rank for.
+            step: the number of steps before the checkpoint.
         """
         self._rank = rank
         self._driver = driver
@@ -46,34 +74,39 @@ class Consensus:
         self._replica = replica
         self._exchange = exchange
         self._warn = warn
+        self._rows, self._states = rows, states
+        self._began, self._first = time.monotonic(), step
         self._count = 0
 
-    def mix(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
-        """Mix until all agree within the tolerance; return the disagreement that was reached.
+    def mix(self, terms: Terms) -> float:
+        """Mix until all agree; return the disagreement that was reached.
 
         No peer leaves before all know that all agree, so that nobody is sent what another one trained since.
 
-        Args:
-            tolerance: the disagreement to reach.
-            timeout: seconds to mix at most.
-            on_agreed: is called when all agree: soon after, mass of peers that train again may be merged.
+        Raises:
+            AgreementError: not all came, or they did not come near enough to each other.
+            DivergenceError: this replica holds NaN or infinity.
         """
-        if self._is_alone():
-            return 0.0
-        if not all(is_finite(values) for values in self._replica.arrays):
-            # Mixing does not mend NaN or infinity. The others agree without this peer, once it has left.
-            self._warn("there is nothing to agree on: training diverged here")
-            return math.inf
         mixing = self._next()
-        deadline = time.monotonic() + timeout
+        self._check_finite(mixing)
+        if self._is_alone():
+            self._say_who_left()
+            return 0.0
         self._rendezvous.reach("mixing", mixing)
-        gaps = _Gaps(tolerance, rounds=2 * len(self._driver.status().members).bit_length())
+        gaps = _Gaps(terms.tolerance, rounds=2 * len(self._driver.status().members).bit_length())
+        late = self._latecomers(terms.timeout)
+        agreed = False
         self._driver.measure(True)
         try:
-            while not self._mixed(mixing, gaps, on_agreed):
-                if time.monotonic() > deadline:
-                    self._warn(f"no agreement within {tolerance:g} after {timeout:g} s of mixing")
+            pause = _PAUSE
+            while not (agreed := self._mixed(mixing, gaps, terms.on_agreed)):
+                missing = self._rendezvous.lacking("mixing", mixing)
+                if not late.worth_waiting(missing, max(gaps.recent, default=math.inf)):
                     break
+                terms.between()
+                if missing:  # mixing at full speed would only take time away from those who still train
+                    time.sleep(pause)
+                    pause = min(2 * pause, _LONG_PAUSE)
         finally:
             with suppress(DriverError):  # the next call raises it
                 self._driver.measure(False)
@@ -82,14 +115,17 @@ class Consensus:
         self._rendezvous.spread()
         self._driver.resume()
         self._replica.reclaim()
-        if gaps.reached <= tolerance:
+        if gaps.reached <= terms.tolerance and agreed:
             return gaps.reached
         if self._is_alone():
-            self._warn("the others left before all agreed: this model is the average of what they left here")
+            self._say_who_left()
             return 0.0
-        return max(gaps.recent, default=math.inf)
+        apart = max(gaps.recent, default=math.inf)
+        if agreed and apart <= terms.tolerance:
+            return apart
+        raise self._disagreement(late, terms.tolerance, apart)
 
-    def _mixed(self, mixing: int, gaps: _Gaps, on_agreed: Callable[[], None] | None) -> bool:
+    def _mixed(self, mixing: int, gaps: _Gaps, on_agreed: Callable[[], None]) -> bool:
         """Mix for one round; return whether all know that all agree, or nobody else is left."""
         roll = self._rendezvous.roll
         self._exchange()
@@ -104,21 +140,75 @@ class Consensus:
         elif gaps.agrees():
             self._rendezvous.reach("agreed", mixing)
         if roll.ranks("agreed", mixing) >= live and self._rank not in roll.ranks("known", mixing):
-            if on_agreed is not None:
-                on_agreed()
+            on_agreed()
             self._rendezvous.reach("known", mixing)
         return roll.ranks("known", mixing) >= live or len(live) == 1
 
-    def meet(self, timeout: float, act: Callable[[], None]) -> bool:
-        """Wait until all peers are here, act, and wait until all have acted; return whether all came in time."""
+    def meet(self, terms: Terms, act: Callable[[], None]) -> None:
+        """Wait until all peers are here, act, and wait until all have acted.
+
+        Raises:
+            AgreementError: not all came.
+            DivergenceError: this replica holds NaN or infinity.
+        """
         meeting = self._next()
-        met = self._rendezvous.wait_for_all("mixing", meeting, timeout)
-        if met:
-            act()
-            self._rendezvous.wait_for_all("agreed", meeting, timeout)
+        self._check_finite(meeting)
+        for what in ("mixing", "agreed"):
+            late = self._latecomers(terms.timeout)
+
+            def go_on(missing: set[int], late: Latecomers = late) -> bool:
+                terms.between()
+                return late.worth_waiting(missing)
+
+            if not self._rendezvous.wait_for_all(what, meeting, go_on):
+                raise self._disagreement(late, 0.0, math.inf)
+            if what == "mixing":
+                act()
+
+    def _check_finite(self, level: int) -> None:
+        """Raise an error if this replica has diverged, and let the others agree without it."""
+        if self._replica.is_finite():
+            return
+        for what in ("mixing", "agreed", "known"):
+            self._rendezvous.roll.reach(what, self._rank, level)
+        self._rendezvous.spread()
+        raise DivergenceError("the model holds NaN or infinity, so there is nothing to agree on", math.inf)
+
+    def _latecomers(self, timeout: float | None) -> Latecomers:
+        return Latecomers(timeout, self._rows, self._states, self._warn, self._seconds_per_step)
+
+    def _seconds_per_step(self, step: int) -> float:
+        """Return how long a step takes a peer that is at this one; 0 if it has made none since the start."""
+        made = step - self._first
+        return (time.monotonic() - self._began) / made if made > 0 else 0.0
+
+    def _disagreement(self, late: Latecomers, tolerance: float, apart: float) -> AgreementError:
+        """Return an error that says who is missing, or else how far apart the peers are."""
+        if late.missing:
+            why = (
+                f"waited {late.waited:.0f} s in vain for {late.described()}. All peers must come to the same call; "
+                "wait longer for slow ones with timeout=SECONDS"
+            )
         else:
-            self._warn(f"not all peers came within {timeout:g} s")
-        return met
+            why = (
+                f"all peers came, but after {late.waited:.0f} s they are {apart:.1e} apart, and the tolerance is "
+                f"{tolerance:g}. Mix longer with timeout=SECONDS, or allow a larger tolerance"
+            )
+        return AgreementError(
+            f"rank {self._rank}: no agreement, so the models of the peers differ: {why}. To go on without agreement, "
+            "pass must_agree=False",
+            apart,
+        )
+
+    def _say_who_left(self) -> None:
+        """Tell a peer that is alone in the end what its model is."""
+        members = self._driver.status().members
+        left = sorted(rank for rank, state in self._states().items() if rank not in members and state != "dead")
+        if left:
+            self._warn(
+                f"ranks {left} left before all agreed. The model of this peer is the average of all that they handed "
+                "over; their own models differ from it unless all peers call consensus() before they end"
+            )
 
     def _next(self) -> int:
         """Return the number of the next agreement; a newcomer enters the one that the others are at."""

@@ -110,6 +110,8 @@ class Boundary:
         #: The step at whose end something comes; its name, if a life that begins later leaves it out; and what to do.
         self._coming: list[tuple[int, str | None, Callable[[], None]]] = []
         self._timers: list[Callable[[], None]] = []
+        #: The names of what comes at its second and has not come yet.
+        self._timed: list[str] = []
         self._cuts: list[Separates] = []
         self._closed = False
         kills = sorted((one for one in faults.kills if one.rank == rank), key=lambda one: one.at.value)
@@ -143,14 +145,21 @@ class Boundary:
             else:
                 action()
 
-    def close(self) -> None:
-        """Cancel what has not happened yet, and end cuts. Call it after the transport has sent its last message."""
+    def close(self, *, finished: bool = False) -> None:
+        """Cancel what has not happened yet, and end cuts. Call it after the transport has sent its last message.
+
+        Args:
+            finished: whether training came to its end, so that the user expects everything to have happened.
+        """
         with self._lock:
             self._closed = True
-            self._coming = []
+            missed = [name for _, name, _ in self._coming if name is not None] + self._timed
+            self._coming, self._timed = [], []
             cuts = list(self._cuts)
         for cancel in self._timers:
             cancel()
+        for name in missed if finished else ():
+            self._announce(f"the {name} never came: training ended here after step {self._step or 0}")
         for separates in cuts:
             self._heal(separates)
 
@@ -159,9 +168,17 @@ class Boundary:
         if at.in_steps:
             self._coming.append((max(1, math.ceil(at.value)), name, action))
         elif at.value >= elapsed or (span is not None and not span.in_steps and at.value + span.value > elapsed):
-            self._later(at.value - elapsed, action)
+            self._timed.append(name)
+            self._later(at.value - elapsed, partial(self._on_time, name, action))
         else:
             self._miss(name)
+
+    def _on_time(self, name: str, action: Callable[[], None]) -> None:
+        with self._lock:
+            if name not in self._timed:
+                return  # closed meanwhile
+            self._timed.remove(name)
+        action()
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         def act() -> None:

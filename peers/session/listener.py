@@ -12,7 +12,7 @@ from gossip import events
 from gossip.core.core import Core
 from peers.session.bulletin import Bulletin
 from peers.session.chronicle import Chronicle
-from peers.session.rendezvous import StartError
+from peers.session.rendezvous import RankTaken, StartError
 
 __all__ = ["Listener"]
 
@@ -56,6 +56,7 @@ class Listener:
         #: Returns the whole state of the replica, for algorithms that are collective.
         self.state: Callable[[], bytes] | None = None
         self._adopted: bytes | None = None
+        self._expelled = False
 
     def hear(self, effect: events.Effect) -> None:
         """Take in an effect of the core."""
@@ -67,7 +68,7 @@ class Listener:
                 self.members_found = tuple(self._core.view.members)
                 self._bulletin.wake()
             case events.Expelled(reason):
-                self.refusal = reason
+                self.refusal, self._expelled = reason, True
                 self._bulletin.wake()
             case events.Looked(endpoint, key):
                 self._post(events.Show(endpoint, key, self._page()))
@@ -91,5 +92,7 @@ class Listener:
 
     def check(self) -> None:
         """Raise an error if this peer cannot go on."""
+        if self._expelled:
+            raise RankTaken(f"this peer has to stop: {self.refusal}")
         if self.refusal:
             raise StartError(f"this peer has to stop: {self.refusal}")

@@ -57,11 +57,11 @@ def new_core(
     known = {} if setup.incarnation else {record.rank: record for record in contacts}
     key = "" if setup.keys is None else setup.keys.public.decode()
     now = time.monotonic()
-    me = Record(setup.rank, setup.incarnation, endpoint=str(endpoint), key=key)
+    me = Record(setup.rank, setup.life, endpoint=str(endpoint), key=key)
     return Core(
-        Address(setup.rank, setup.incarnation),
+        Address(setup.rank, setup.life),
         Mass(replica.layout, replica.arrays, owner=SharedMemory() if near else None),
-        Roster({**dict.fromkeys(known, 0), setup.rank: setup.incarnation}, schedules),
+        Roster({**dict.fromkeys(known, 0), setup.rank: setup.life}, schedules),
         policy,
         replace(preset.settings, share=setup.share, compress=setup.compress),
         turns=turns if turns is not None and len(turns) == replica.layout.shards else None,

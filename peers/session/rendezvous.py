@@ -10,7 +10,7 @@ from peers.model.replica import Replica
 from peers.session.bulletin import Agreement, Bulletin, RollCall
 from peers.session.cards import RendezvousError
 
-__all__ = ["Rendezvous", "StartError"]
+__all__ = ["RankTaken", "Rendezvous", "StartError"]
 
 #: Seconds after which a peer that waits looks whether the gossip thread still runs.
 _GLANCE = 0.2
@@ -20,6 +20,10 @@ _LAST_WORDS = 8
 
 class StartError(RendezvousError):
     """The peers came together, but do not fit together."""
+
+
+class RankTaken(StartError):
+    """Another process has this peer's rank. `gossip join` knows this error by its name, and tries another rank."""
 
 
 class Rendezvous:
@@ -73,12 +77,25 @@ class Rendezvous:
             raise StartError(self._lines.complaint(self._model.conflict))
         return True
 
-    def wait_for_all(self, what: str, level: int, timeout: float) -> bool:
-        """Come to a point and wait there until every member has; return False if that takes too long."""
+    def lacking(self, what: str, level: int) -> set[int]:
+        """Return the members that have not come to a point."""
+        return set(self._driver.status().members) - self.roll.ranks(what, level)
+
+    def wait_for_all(self, what: str, level: int, go_on: Callable[[set[int]], bool]) -> bool:
+        """Come to a point and wait there until every member has; return whether that came about.
+
+        Args:
+            what: the point.
+            level: how often it is come to.
+            go_on: is called now and then with those who lack, and returns whether to wait on for them. It may raise.
+        """
         self._driver.rest(merge=False)
         self.reach(what, level)
         try:
-            return self.wait(lambda: self.roll.ranks(what, level) >= set(self._driver.status().members), timeout)
+            while not self.wait(lambda: not self.lacking(what, level), _GLANCE):
+                if not go_on(self.lacking(what, level)):
+                    return False
+            return True
         finally:
             self.spread()
             self._driver.resume()

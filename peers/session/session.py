@@ -6,6 +6,7 @@ runs: it asks `Session.status`, and the listener keeps for it what the gossip th
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 
@@ -20,7 +21,7 @@ from peers.model.replica import Replica
 from peers.session.bulletin import Bulletin
 from peers.session.cards import Card
 from peers.session.chronicle import Chronicle
-from peers.session.consensus import Consensus
+from peers.session.consensus import Consensus, Terms
 from peers.session.listener import Listener
 from peers.session.new_core import contacts_of, new_core
 from peers.session.rendezvous import Rendezvous
@@ -51,6 +52,7 @@ class Session:
         note: Callable[..., None],
         turns: list[int] | None = None,
         step: int = 0,
+        failed: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
         """Start the gossip thread; the values are the trainer's until `gather`.
 
@@ -64,6 +66,7 @@ class Session:
             note: is called, in any thread, with the fields of an event for the records.
             turns: where in the schedule each shard was at the checkpoint.
             step: the number of steps before the checkpoint.
+            failed: returns how ranks ended that had not attached a model, as far as that is known.
         """
         self._replica = replica
         self._warn = warn
@@ -88,7 +91,14 @@ class Session:
         )
         self._mass = core.mass
         known = core.view.members.keys() - {setup.rank}
-        self.chronicle = Chronicle(known, replica.layout.shards, warn, note, newcomer=bool(setup.incarnation))
+        self.chronicle = Chronicle(
+            known,
+            replica.layout.shards,
+            warn,
+            note,
+            newcomer=bool(setup.incarnation),
+            lives_known=not setup.birth,
+        )
         self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), warn)
         self.rows = Rows(setup.rank)
         self._listener = Listener(
@@ -101,8 +111,18 @@ class Session:
         )
         self.driver = Driver(core, transport, listen=self._listener.hear)
         self._rendezvous = rendezvous = Rendezvous(setup.rank, self.driver, self.bulletin, replica)
-        self._start = Start(setup, self.policy, self.driver, self._listener, rendezvous, contacts, warn)
-        self._consensus = Consensus(setup.rank, self.driver, rendezvous, replica, self._exchange, warn)
+        self._start = Start(setup, self.policy, self.driver, self._listener, rendezvous, contacts, warn, failed)
+        self._consensus = Consensus(
+            setup.rank,
+            self.driver,
+            rendezvous,
+            replica,
+            self._exchange,
+            warn,
+            rows=self.rows.all,
+            states=lambda: dict(self.chronicle.states),
+            step=step,
+        )
         near = {address.rank for turn in range(_TURNS_AHEAD) for address, _ in core.view.out_edges(turn)}
         for card in cards.values():
             if card.rank in known:
@@ -145,7 +165,9 @@ class Session:
         self.driver.rest(merge=False)
         self._rendezvous.enter(has_state)
         self.bulletin.add("status", self.rows)
+        self.chronicle.comparing = True
         self._start.gather(has_state)
+        self.chronicle.comparing = False
         self.driver.resume()
         self._replica.reclaim()
 
@@ -200,13 +222,13 @@ class Session:
 
     # Agreement
 
-    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
-        """Mix until all agree within the tolerance; return the disagreement reached. See `Consensus.mix`."""
-        return self._consensus.mix(tolerance, timeout, on_agreed)
+    def consensus(self, terms: Terms) -> float:
+        """Mix until all agree; return the disagreement reached. See `Consensus.mix`."""
+        return self._consensus.mix(terms)
 
-    def meet(self, timeout: float, act: Callable[[], None]) -> bool:
-        """Wait until all are here, act, and wait until all have acted; return whether all came in time."""
-        return self._consensus.meet(timeout, act)
+    def meet(self, terms: Terms, act: Callable[[], None]) -> None:
+        """Wait until all are here, act, and wait until all have acted. See `Consensus.meet`."""
+        self._consensus.meet(terms, act)
 
     # The end
 
@@ -217,14 +239,19 @@ class Session:
         except GossipError as error:
             self._warn(f"the gossip ended early: {error}")
 
-    def close(self, timeout: float) -> None:
-        """Hand all mass over to those who stay, and stop; what nobody takes within the timeout is written off."""
-        self.last(lambda: self._leave(timeout))
+    def close(self, timeout: float, at_most: float = math.inf) -> None:
+        """Hand all mass over to those who stay, and stop; what nobody takes in time is written off.
+
+        Args:
+            timeout: seconds for the goodbye; what the model takes on a slow link is added.
+            at_most: seconds for all of it.
+        """
+        self.last(lambda: self._leave(timeout, at_most))
         self.driver.close()
         self._mass.close()
 
-    def _leave(self, timeout: float) -> None:
+    def _leave(self, timeout: float, at_most: float) -> None:
         if timeout > 0:
             self._replica.lend()
-            timeout += self._replica.layout.total_bytes / _SLOW_LINK
+            timeout = min(timeout + self._replica.layout.total_bytes / _SLOW_LINK, at_most)
         self.driver.leave(timeout)

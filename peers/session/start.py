@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gossip import events
 from gossip.membership import Record
@@ -13,6 +13,9 @@ from peers.session.rendezvous import Rendezvous, StartError
 from peers.setup import Setup
 
 __all__ = ["Start"]
+
+#: Levels of "state" in the roll call: a peer has one, from a checkpoint; and it trains.
+_TRAINS = 2
 
 
 class Start:
@@ -27,6 +30,7 @@ class Start:
         rendezvous: Rendezvous,
         contacts: Sequence[Record],
         warn: Callable[[str], None],
+        failed: Callable[[], Mapping[int, str]],
     ) -> None:
         """Prepare.
 
@@ -38,6 +42,7 @@ class Start:
             rendezvous: where the others are waited for.
             contacts: where others are.
             warn: is called with a sentence that the user should read.
+            failed: returns how ranks ended that had not attached a model, as far as that is known.
         """
         self._rank, self._incarnation, self._timeout = setup.rank, setup.incarnation, setup.start_timeout
         self._share = setup.share
@@ -47,6 +52,7 @@ class Start:
         self._rendezvous = rendezvous
         self._contacts = contacts
         self._warn = warn
+        self._failed = failed
 
     def gather(self, has_state: bool) -> None:
         """Come together with the others, adopt a state if need be, and give it to those who ask.
@@ -55,20 +61,33 @@ class Start:
             has_state: whether this peer's values are to be kept.
         """
         donors = self._newcomers_donors() if self._incarnation else self._founders_donors()
+        if self._was_here_before() and has_state:
+            self._warn(
+                "the swarm has gone on without this rank: its checkpoint is older, and the model comes from them"
+            )
+            has_state = False
         if donors and not has_state:
             self._adopt(donors)
         self._driver.post(events.Donate())
-        self._rendezvous.reach("state")
+        self._rendezvous.reach("state", _TRAINS)
         if not self._incarnation:
             roll = self._rendezvous.roll
             self._rendezvous.wait(lambda: roll.ranks("state") >= self._rendezvous.here(), self._timeout)
         self._rendezvous.spread()
 
+    def _was_here_before(self) -> bool:
+        """Whether the others have seen this rank train: it was started again by the same command."""
+        return self._rank in self._rendezvous.roll.ranks("state", _TRAINS)
+
     def _founders_donors(self) -> list[int]:
         """Wait for the others; return the ranks to ask for the state, none if this peer's state is the one to keep."""
         roll = self._rendezvous.roll
         everybody = set(self._driver.status().members)
-        self._rendezvous.wait(lambda: roll.ranks("here") >= everybody, self._timeout)
+        self._rendezvous.wait(lambda: roll.ranks("here") >= everybody or bool(self._lost()), self._timeout)
+        for rank, how in self._lost().items():
+            raise StartError(
+                f"rank {rank} {how} before it attached a model, so rank {self._rank} waits for it in vain; see its log"
+            )
         self._driver.post(events.Watch())
         here = roll.ranks("here")
         missing = sorted(everybody - here)
@@ -82,6 +101,11 @@ class Start:
         holders = roll.ranks("state") - {self._rank}
         lower = {rank for rank in here if rank < self._rank}
         return sorted(holders | lower)
+
+    def _lost(self) -> dict[int, str]:
+        """Return how ranks ended that never came: a rank that came is a member, and its death is noticed as such."""
+        here = self._rendezvous.roll.ranks("here")
+        return {rank: how for rank, how in self._failed().items() if rank not in here}
 
     def _newcomers_donors(self) -> list[int]:
         """Ask for admission; return the ranks to ask for the state: all members."""
@@ -103,7 +127,9 @@ class Start:
         self._driver.post(events.Adopt(donors))
         # A large model takes its time; what counts is that pieces keep coming.
         while not heard.adopted:
-            if not self._rendezvous.wait(self._progress(), self._timeout):
+            moved = self._rendezvous.wait(self._progress(), self._timeout)
+            heard.check()
+            if not moved:
                 raise StartError(
                     f"rank {self._rank}: no state came from ranks {donors} within {self._timeout:g} s. "
                     "If the swarm is just starting, try again: it has none before its peers have met. "
@@ -115,4 +141,5 @@ class Start:
     def _progress(self) -> Callable[[], bool]:
         """Return a function that says whether a piece of the state has come since."""
         lacking = self._driver.status().lacking
-        return lambda: self._listener.adopted or self._driver.status().lacking != lacking
+        heard = self._listener
+        return lambda: bool(heard.adopted or heard.refusal) or self._driver.status().lacking != lacking

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from gossip.errors import SettingsError
 from peers.model.gradients import Gradients
 from peers.model.whole_state import WholeState
 from peers.session.session import Session
 from peers.steps.collective_steps import CollectiveSteps
 
 __all__ = ["AllReduceSteps"]
+
+_NAME = "allreduce"
 
 
 class AllReduceSteps(CollectiveSteps):
@@ -42,15 +45,29 @@ class AllReduceSteps(CollectiveSteps):
         self._set_step = set_step
         self._warn = warn
         self._takes_part = False
+        #: Whether the gradients of the step that is under way are averages.
+        self._averaged = False
         self._waited = 0.0
         session.offer_state(lambda: state.encode(self._step))
         self._synchronize(state.seal(step))
 
     def begin(self) -> None:
-        """Average the gradients, before the optimizer moves the values."""
+        """Take part again, if this peer had withdrawn."""
         began = time.monotonic()
+        self._averaged = False
         if not self._takes_part:
             self._synchronize()
+        self._waited = time.monotonic() - began
+
+    def evaluated(self) -> None:
+        """Average the gradients, before the optimizer moves the values."""
+        if self._averaged:
+            raise SettingsError(
+                f"algorithm={_NAME}: the optimizer called its closure a second time in step {self._step + 1}, but "
+                "gradients are averaged once per step: use an optimizer that needs them once, or another algorithm"
+            )
+        began = time.monotonic()
+        self._averaged = True
         self._gradients.gather()
         reduced = self._session.reduce(self._gradients.values, self._gradients.count)
         self._take_over()
@@ -59,10 +76,15 @@ class AllReduceSteps(CollectiveSteps):
         else:
             self._gradients.drop()
             self._warn(f"the average gradient of step {self._step} is not finite: all peers leave this step out")
-        self._waited = time.monotonic() - began
+        self._waited += time.monotonic() - began
 
     def end(self) -> None:
         """Count the step; the move stays as the optimizer made it."""
+        if not self._averaged:
+            raise SettingsError(
+                f"algorithm={_NAME}: the optimizer moved in step {self._step + 1} without a call of its closure, so no "
+                "gradients were averaged: compute them before, and call optimizer.step() without a closure"
+            )
         self._step += 1
 
     def exchange(self) -> float:

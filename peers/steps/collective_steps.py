@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Callable
 
+from peers.session.consensus import Terms
 from peers.session.session import Session
 from peers.steps.steps import Steps
 
@@ -24,15 +23,9 @@ class CollectiveSteps(Steps):
     def catch_up(self) -> None:
         """Take over the values of the others, at a moment at which nobody trains."""
 
-    def consensus(
-        self,
-        tolerance: float,  # noqa: ARG002 - the replicas become equal
-        timeout: float,
-        on_agreed: Callable[[], None] | None = None,
-    ) -> float:
-        """Wait for all peers and become the same; return 0, or infinity if some peers did not come in time."""
+    def consensus(self, terms: Terms) -> float:
+        """Wait for all peers and become the same; return 0."""
         self.pause()
-        agreed = self._session.meet(timeout, self.catch_up)
-        if agreed and on_agreed is not None:
-            on_agreed()
-        return 0.0 if agreed else math.inf
+        self._session.meet(terms, self.catch_up)
+        terms.on_agreed()
+        return 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Protocol
 
 from gossip.core.status import Status
@@ -11,6 +10,7 @@ from gossip.policies.policy import Policy
 from peers.methods.method import Method
 from peers.methods.moves import Moves
 from peers.model.replica import Replica
+from peers.session.consensus import Terms
 from peers.steps.steps import Steps
 
 __all__ = ["GossipSession", "GossipSteps", "stretch"]
@@ -36,7 +36,7 @@ class GossipSession(Protocol):
     def step(self) -> float:
         """Hand a finished step over; return the seconds that it took."""
 
-    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+    def consensus(self, terms: Terms) -> float:
         """Mix without training until all agree."""
 
 
@@ -50,7 +50,7 @@ class GossipSteps(Steps):
         self._method = method
         #: As the step began, with all that had arrived merged in.
         self._status = session.status()
-        self.moves = Moves(replica.layout.shards, replica.shard, self.stretch)
+        self.moves = Moves(replica.layout.shards, replica.shard, self.stretch, replica.buffers)
         method.start()
 
     def weight(self, shard: int) -> float:
@@ -84,9 +84,9 @@ class GossipSteps(Steps):
     def pause(self) -> None:
         """Do nothing: the neighbours go on without this peer by themselves."""
 
-    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+    def consensus(self, terms: Terms) -> float:
         """Mix until all agree within the tolerance; return the disagreement reached."""
-        return self._session.consensus(tolerance, timeout, on_agreed)
+        return self._session.consensus(terms)
 
     def close(self) -> None:
         """Do nothing: a peer hands its mass over when its session closes."""

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
+
+from peers.session.consensus import Terms
 
 __all__ = ["Steps"]
 
 
 class Steps(ABC):
-    """The steps of one replica. For each: `begin`, then the optimizer moves the values, then `end` and `exchange`."""
+    """The steps of one replica.
+
+    For each: `begin`, then `evaluated` when the gradients are there, then the optimizer moves the values, then `end`
+    and `exchange`.
+    """
 
     #: Whether the peer's own values are the average of all replicas, so that there is no other average to look for.
     own_is_average: ClassVar[bool]
 
     @abstractmethod
     def begin(self) -> None:
-        """Do what comes before the optimizer moves the values."""
+        """Do what comes before the optimizer does anything: a closure has not computed its gradients yet."""
+
+    def evaluated(self) -> None:  # noqa: B027 - most algorithms leave gradients as they are
+        """Do what is done to gradients. An optimizer that calls its closure several times has several in a step."""
 
     @abstractmethod
     def end(self) -> None:
@@ -32,13 +40,11 @@ class Steps(ABC):
         """Let no peer wait for this one until its next step: it has no more data for now."""
 
     @abstractmethod
-    def consensus(self, tolerance: float, timeout: float, on_agreed: Callable[[], None] | None = None) -> float:
+    def consensus(self, terms: Terms) -> float:
         """Make all replicas the same without training; return the disagreement that is left.
 
-        Args:
-            tolerance: the disagreement to reach.
-            timeout: seconds after which to give up.
-            on_agreed: is called once all agree, before any peer trains again.
+        Raises:
+            AgreementError: not all came, or they did not come near enough to each other.
         """
 
     @abstractmethod

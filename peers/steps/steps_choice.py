@@ -53,5 +53,5 @@ def choose_steps(
             return ServerSteps(session, model, warn)
         case "reduction":
             state = WholeState(model, optimizer, also)
-            return AllReduceSteps(session, Gradients(model), state, step, set_step, warn)
+            return AllReduceSteps(session, Gradients(model, optimizer), state, step, set_step, warn)
     return GossipSteps(session, replica, method)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from peers.table.lives import life_text
+
 __all__ = ["COLUMNS", "LONGEST", "RATES", "TOLD", "Column"]
 
 #: Whatever is counted or measured is smaller; infinity and NaN are not.
@@ -79,8 +81,15 @@ COLUMNS = (
     Column("rank", "the rank of the peer", title="rank", form="d"),
     Column("host", "the machine on which the launcher started it", title="host", spare=7, in_json=False),
     Column("membership", "what the swarm takes it for: alive, slow, suspect, dead or left"),
-    Column("state", "what it is doing: starting, training, mixing or ended", 9, _is_word, title="state"),
-    Column("life", "its incarnation, which is higher after each restart", title="life", form="d", spare=8),
+    Column("state", "what it says that it is doing: training or mixing", 9, _is_word, title="state"),
+    Column(
+        "life",
+        "its incarnation, which is higher after each restart; the table shows restarts+false deaths or when it started",
+        title="life",
+        form="s",
+        shown=life_text,
+        spare=8,
+    ),
     Column("step", "steps of its optimizer", 0, whole=True, title="step", form="d"),
     Column("samples", "samples that it has trained on", 1, whole=True),
     Column("loss", "the loss that it logged last", 2, title="loss", form=".4f"),

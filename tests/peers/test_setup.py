@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +13,8 @@ from swarms import more_than, nothing_left, reserved_ports
 
 import peers
 from gossip.errors import SettingsError
-from gossip.net.transport import TransportError, new_keys
+from gossip.net.transport import TransportError
+from gossip.net.zmq_transport import new_keys
 from peers.session.cards import RendezvousError
 from peers.setup import Setup, from_environment
 
@@ -69,10 +72,12 @@ def test_hosts_say_how_many_there_are_and_one_string_is_one_item() -> None:
         ({"rank": 3, "world_size": 3}, "rank 3 is out of range: with 3 peers, ranks are 0 to 2"),
         ({"rank": -1, "world_size": 3}, "rank -1 is out of range: with 3 peers, ranks are 0 to 2"),
         ({"hosts": ["a:1"], "world_size": 2}, "hosts lists 1 addresses for 2 peers"),
-        ({"start_timeout": 0}, "start_timeout must be above 0"),
+        ({"start_timeout": 0}, "start_timeout must be a number of seconds above 0"),
         ({"share": 0}, "share must be a fraction above 0 and at most 1, not 0"),
         ({"share": float("nan")}, "share must be a fraction above 0"),
-        ({"start_timeout": float("nan")}, "start_timeout must be above 0"),
+        ({"start_timeout": -1}, "start_timeout must be a number of seconds above 0, not -1"),
+        ({"start_timeout": float("inf")}, "start_timeout must be a number of seconds above 0, not inf"),
+        ({"start_timeout": float("nan")}, "start_timeout must be a number of seconds above 0"),
         ({"checkpoint_every": -1, "run_dir": "x"}, "checkpoint_every must be 0"),
         ({"checkpoint_keep": 0, "run_dir": "x"}, "checkpoint_keep must be 1 or more"),
         ({"checkpoint_every": 5}, "need a directory for checkpoints: set run_dir"),
@@ -118,7 +123,7 @@ def test_a_master_in_the_environment_counts_for_ranks_that_are_arguments() -> No
     with reserved_ports(2) as ports:
         environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
         bind = f"127.0.0.1:{ports[1]}"
-        with pytest.raises(RendezvousError, match="rank 1 did not come") as caught:
+        with pytest.raises(RendezvousError, match="rank 1 of 2 peers did not come") as caught:
             peers.join(environment, rank=0, world_size=2, start_timeout=3.0, bind=bind)
         with peers.join({}, bind=bind):  # given back already, although the error is still held
             assert caught.value is not None
@@ -148,8 +153,8 @@ def test_alone_a_peer_is_all_there_is() -> None:
 
 
 def test_a_device_that_is_asked_for_is_taken() -> None:
-    with peers.join({}, device="meta") as peer:
-        assert peer.device == torch.device("meta")
+    with peers.join({}, device="cuda:1") as peer:
+        assert peer.device == torch.device("cuda:1")
 
 
 def test_the_launcher_tells_everything_and_hears_how_it_went() -> None:
@@ -185,3 +190,13 @@ def test_the_launcher_tells_everything_and_hears_how_it_went() -> None:
     assert (statuses[-1]["step"], statuses[-1]["loss"], statuses[-1]["neighbours"]) == (1, 0.25, 0)
     assert told[-1]["ended"].startswith("failed: ArithmeticError: \N{GRINNING FACE}")
     assert more_than(before) == (set(), {})
+
+
+def test_a_worker_that_runs_the_script_again_is_told_what_the_script_lacks(tmp_path: Path) -> None:
+    """As multiprocessing imports the script of its parent."""
+    script = tmp_path / "train.py"
+    script.write_text("import peers\npeers.join()\n")
+    with pytest.raises(peers.PeerError, match=r'train\.py is run a second time.* if __name__ == "__main__"'):
+        runpy.run_path(str(script), run_name="__mp_main__")
+    script.write_text("import peers\ndef work(): peers.join().close()\n")
+    runpy.run_path(str(script), run_name="__mp_main__")["work"]()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +18,7 @@ from gossip.core.core import Core
 from gossip.endpoint import Endpoint
 from gossip.events import Effect
 from gossip.net.driver import Driver
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.values.layout import Layout
@@ -125,3 +127,20 @@ def weight(engines: Sequence[Engine]) -> float:
         total += sum(engine.core.mass.weights) + sum(pile.weight for pile in engine.core.inbox)
         assert not len(engine.core.outbox), "flush first: a parcel in an outbox may be booked already"
     return total / engines[0].core.mass.layout.shards
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Let this process open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 1, hard))
+    try:
+        with suppress(OSError):  # the limit is on the number of a descriptor: lower ones may be free
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)

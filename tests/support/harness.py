@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 
 #: Longer than the patience of the peers themselves, so that they get to say what went wrong.
 PATIENCE = 60.0

@@ -37,7 +37,7 @@ from gossip.events import Effect, Event
 from gossip.keys import KeyPair
 from gossip.link import Link
 from gossip.net.driver import Driver
-from gossip.net.transport import ZmqTransport
+from gossip.net.zmq_transport import ZmqTransport
 from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.values.blocks import Values

@@ -100,6 +100,7 @@ def train(
             "disagreement": peer.consensus(1e-3, 60.0) if consensus else None,
             "agreed": peer.step,
             "view": list(peer.view),
+            "weight": peer.weight,
             "model": digest(model.state_dict()),
             "optimizer": digest(optimizer.state_dict()),
             "scheduler": digest(scheduler.state_dict()),

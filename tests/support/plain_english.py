@@ -64,8 +64,13 @@ def relative(path: Path) -> str:
 
 def prose(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of every docstring, other string and block of comments of a module."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    nodes = list(ast.walk(ast.parse(source)))
+    # An f-string is one text: a phrase may stand on both sides of what is filled in.
+    parts = {part for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(str(p.value) if isinstance(p, ast.Constant) else "..." for p in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
             yield node.lineno, node.value
     yield from _comments(source)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
@@ -54,6 +55,8 @@ VARIANTS = {
     "osgp-warmup": ("osgp:warmup=5", {}),
     "sgp-int8-share": ("sgp", {"compress": "int8", "share": 0.5}),
 }
+#: Algorithms of which there is also a run whose trainers call all that a trainer can call: see `Attended`.
+ATTENDED = {f"{name}-attended": name for name in ("adpsgd", "choco", "dpsgd", "osgp", "sgp")}
 #: Virtual seconds after which a transcript ends: whoever averages with a peer that has finished waits for ever.
 HORIZON = 9.0
 #: Runs of which only the digest is kept, for each algorithm and variant.
@@ -65,7 +68,8 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
     # Short runs: those that exchange now and then do so with every second step.
     often = {"easgd": "tau=2", "gossip-pull": "tau=2", "gossip-push": "tau=2", "local": "h=2", "noloco": "h=2"}
     often |= {"slowmo": "h=2", "ssd": "k=2,warmup=4"}
-    return {**{name: (f"{name}:{often[name]}" if name in often else name, {}) for name in names()}, **VARIANTS}
+    plain = {name: (f"{name}:{often[name]}" if name in often else name, {}) for name in names()}
+    return {**plain, **VARIANTS, **{name: (algorithm, {}) for name, algorithm in ATTENDED.items()}}
 
 
 def scenario(name: str, seed: int = 0) -> Scenario:
@@ -111,6 +115,35 @@ class Transcribed(Swarm):
         super()._record(rank, event, effects)
         happened = "; ".join(map(written, effects)) or "nothing"
         self.lines.append(f"{self.now:.6f} {rank} {written(event)} -> {happened} | {state(self.processes[rank].core)}")
+
+
+class Attended(Transcribed):
+    """As above, with trainers that merge before a step, publish, rest, measure and go on from another step."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._calls: Counter[int] = Counter()
+        super().__init__(scenario)
+
+    def _finish(self, rank: int) -> None:
+        self._calls[rank] += 1
+        number = self._calls[rank]
+        self.feed(rank, events.Merge())
+        if number % 3 == 1:
+            self.feed(rank, events.Publish(f"rank {rank}, call {number}".encode()))
+        if number % 6 in (3, 5):
+            self.feed(rank, events.Measure(number % 6 == 3))
+        if number % 7 == 4:
+            self.feed(rank, events.Advance(self.processes[rank].core.step + 1))
+        if number % 5 == 2:
+            process = self.processes[rank]
+            self.feed(rank, events.Rest(merge=number % 2 == 0))
+            self.at(self.now + 0.04, lambda: self._resume(rank, process))
+        else:
+            super()._finish(rank)
+
+    def _resume(self, rank: int, process: Process) -> None:
+        if self.runs(rank, process, lambda: self._resume(rank, process)) and not process.leaves:
+            self.feed(rank, events.Resume())
 
 
 class TranscribedCollective(Transcribed):
@@ -173,7 +206,8 @@ class TranscribedCollective(Transcribed):
 def transcript(name: str, seed: int = 0) -> str:
     """Return the transcript of a case; what breaks a promise is its last line."""
     collective = cases()[name][0] in COLLECTIVE
-    swarm = (TranscribedCollective if collective else Transcribed)(scenario(name, seed))
+    kind = TranscribedCollective if collective else Attended if name in ATTENDED else Transcribed
+    swarm = kind(scenario(name, seed))
     try:
         while swarm.now < HORIZON and swarm.advance():
             pass

@@ -18,7 +18,8 @@ from gossip.net.disturbed_transport import DisturbedTransport
 from gossip.net.driver import Driver
 from gossip.net.memory_transport import Hub, MemoryTransport
 from gossip.net.shared_memory.owner import SharedMemory
-from gossip.net.transport import Transport, ZmqTransport, new_keys
+from gossip.net.transport import Transport
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.values.buffers import Buffer

@@ -16,6 +16,7 @@ that they are done.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -47,7 +48,8 @@ NAME = "gossip"
 SMALLEST = 64 << 10
 #: Where the values start: on a page of their own.
 OFFSET = mmap.PAGESIZE
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+#: Only Linux has them; elsewhere `create` fails, and memory is plain.
+SEALS = sum(getattr(fcntl, f"F_SEAL_{what}", 0) for what in ("SHRINK", "GROW", "SEAL"))
 _GENERATION = struct.Struct("<Q")
 _REFERENCE = struct.Struct("<IIQQQ")
 #: The size of a reference.
@@ -145,7 +147,9 @@ class SharedMemory:
 
 
 def create(name: str, size: int) -> tuple[int, mmap.mmap]:
-    """Return a new file in memory, sealed, and its mapping."""
+    """Return a new file in memory, sealed, and its mapping; raise an `OSError` if there can be none."""
+    if not (SEALS and hasattr(os, "memfd_create")):
+        raise OSError(errno.ENOSYS, "this system has no sealed files in memory")
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, size)

@@ -18,7 +18,7 @@ from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.keys import KeyPair
 from gossip.net.key_files import read_keys, write_keys
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from launch import cli
 
 SECRET = b"these parameters are nobody else's business"

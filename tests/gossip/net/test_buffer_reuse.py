@@ -10,7 +10,7 @@ import pytest
 from engines import LOOPBACK, PATIENCE, steps, swarm, together
 
 from gossip.books.mass import Mass
-from gossip.net.transport import ZmqTransport
+from gossip.net.zmq_transport import ZmqTransport
 from gossip.settings import Settings
 from gossip.values.layout import Layout
 from gossip.wire.frames import WireCodec

@@ -411,6 +411,15 @@ def test_after_close_there_is_a_clear_error_or_nothing(site: Site, use: Callable
     assert time.monotonic() - began < HANGS
 
 
+@pytest.mark.parametrize("timeout", [0.0, PATIENCE, None])
+def test_waiting_after_close_is_an_error(site: Site, timeout: float | None) -> None:
+    """A loop that waits for ever and gets nothing would turn at full speed."""
+    sender, _ = site.joined()
+    sender.close()
+    with pytest.raises(TransportError, match="closed"):
+        sender.wait(timeout)
+
+
 # The core on it
 
 

@@ -5,17 +5,26 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import zmq
-from engines import HANGS, LOOPBACK, PATIENCE, steps, swarm, together, weight
+from engines import HANGS, LOOPBACK, PATIENCE, no_descriptors, steps, swarm, together, weight
 
+import topologies
 from gossip import events
+from gossip.books.mass import Mass
+from gossip.core.core import Core
 from gossip.endpoint import Endpoint
 from gossip.net.driver import Driver, DriverError
-from gossip.net.transport import ZmqTransport
+from gossip.net.memory_transport import Hub, MemoryTransport
+from gossip.net.zmq_transport import ZmqTransport
+from gossip.policies import parse
 from gossip.settings import Settings
+from gossip.values.buffers import Buffer
+from gossip.values.layout import Layout
+from gossip.view.view import Roster
 from gossip.wire.messages import Address
 
 
@@ -54,7 +63,11 @@ def test_mass_is_accounted_for_over_all_engines(algorithm: str) -> None:
 def test_a_large_parcel_crosses_uncopied_and_whole() -> None:
     settings = Settings(wait_floor=60.0, wait_ceiling=60.0)
     with swarm(2, size=1 << 20, shard_bytes=4 << 20, topology="ring", settings=settings) as engines:
-        together(engines, steps(2))
+        for _ in range(2):
+            together(engines, steps(1))
+            # A turn passes without mass as long as the parcel before it is not answered, and says so over the other
+            # connection: that word can be there first, and end the wait for the parcel.
+            assert all(engine.driver.flush(PATIENCE) for engine in engines)
     for engine in engines:
         np.testing.assert_allclose(engine.core.mass.values, 0.5)
 
@@ -139,6 +152,83 @@ def test_a_failure_in_the_thread_reaches_the_trainer(monkeypatch: pytest.MonkeyP
             engines[0].driver.step(PATIENCE)
         with pytest.raises(DriverError, match="broken on purpose"):
             engines[0].driver.post(events.Tick())
+
+
+def test_a_call_that_a_close_overtakes_does_not_seem_answered() -> None:
+    """Its neighbour takes no step, so it waits; what an earlier call was answered is no answer to this one."""
+    with swarm(2, settings=Settings(wait_ceiling=60.0, wait_floor=60.0)) as engines:
+        driver = engines[0].driver
+        driver.rest(PATIENCE)
+        driver.resume(PATIENCE)
+        told: list[DriverError] = []
+
+        def train() -> None:
+            try:
+                driver.step(PATIENCE)
+            except DriverError as error:
+                told.append(error)
+
+        trainer = threading.Thread(target=train)
+        trainer.start()
+        deadline = time.monotonic() + PATIENCE
+        while driver.status().step < 1:
+            assert time.monotonic() < deadline, "the step is never handled"
+            time.sleep(0.001)
+        driver.close()
+        trainer.join(PATIENCE)
+    assert [str(error) for error in told] == ["StepFinished was not answered: the driver was closed meanwhile"]
+
+
+@pytest.mark.parametrize("call", ["step", "merge", "rest", "resume"])
+def test_after_it_has_left_a_peer_says_so_and_does_not_wait(call: str) -> None:
+    with swarm(2) as engines:
+        driver = engines[0].driver
+        assert driver.leave(PATIENCE)
+        with pytest.raises(DriverError, match="this peer has left"):
+            getattr(driver, call)(1.0)
+        assert driver.leave(PATIENCE), "once more does no harm"
+
+
+class Broken(MemoryTransport):
+    """Fails when it is told to, and then cannot even be closed."""
+
+    broken = False
+
+    def receive(self) -> Sequence[Buffer] | None:
+        if self.broken:
+            raise OSError("broken on purpose")
+        return super().receive()
+
+    def close(self) -> None:
+        super().close()
+        if self.broken:
+            raise RuntimeError("cannot be closed")
+
+
+def test_a_transport_that_fails_and_cannot_be_closed_lets_nobody_wait() -> None:
+    layout = Layout.uniform(4, 1, np.dtype(np.float64))
+    roster = Roster({0: 0}, lambda n: topologies.parse("ring", n))
+    core = Core(Address(0, 0), Mass(layout, np.zeros(4)), roster, parse("sgp"), Settings())
+    transport = Broken(Hub())
+    with Driver(core, transport) as driver:
+        driver.step(PATIENCE)
+        transport.broken = True
+        with pytest.raises(DriverError, match=r"OSError.*broken on purpose"):
+            driver.step(PATIENCE)
+        with pytest.raises(DriverError, match=r"OSError.*broken on purpose"):
+            driver.check()
+
+
+def test_an_address_that_could_not_be_connected_to_is_tried_again() -> None:
+    settings = Settings(wait_floor=0.01, wait_ceiling=0.01, resend_first=0.01, resend_ceiling=0.1)
+    with swarm(2, topology="ring", algorithm="osgp", settings=settings) as engines:
+        driver = engines[0].driver
+        engines[0].transport.disconnect(1)
+        driver.introduce(1, engines[1].transport.endpoint)
+        with no_descriptors():
+            driver.step(PATIENCE)
+            assert driver.dropped, "nothing can be sent"
+        assert driver.flush(PATIENCE), "the parcel arrives, since it is connected to by now"
 
 
 def test_garbage_from_the_network_is_rejected_and_told() -> None:

@@ -23,7 +23,7 @@ from gossip.membership import Membership, Record
 from gossip.membership.membership_settings import MembershipSettings
 from gossip.net.driver import Driver
 from gossip.net.observer import Looker, NothingShown
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.values.layout import Layout

@@ -36,7 +36,7 @@ from gossip.net.shared_memory import views as shared_views
 from gossip.net.shared_memory.owner import NAME, OFFSET, SEALS, Reference, SharedMemory, create, find
 from gossip.net.shared_memory.sharing import Board, Sharing, is_near
 from gossip.net.shared_memory.views import BOARD, Views
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from gossip.policies import parse
 from gossip.settings import Settings
 from gossip.values.layout import Layout
@@ -313,7 +313,7 @@ from engines import LOOPBACK
 from gossip.endpoint import Endpoint
 from gossip.values.pool import Pool
 from gossip.net.shared_memory.owner import SharedMemory
-from gossip.net.transport import ZmqTransport
+from gossip.net.zmq_transport import ZmqTransport
 transport = ZmqTransport(LOOPBACK)
 print(transport.endpoint, flush=True)
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 import time
@@ -9,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
-from engines import HANGS, LOOPBACK, PATIENCE
+from engines import HANGS, LOOPBACK, PATIENCE, no_descriptors
 
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
-from gossip.net.transport import Transport, TransportError, ZmqTransport, new_keys
+from gossip.net.transport import Transport, TransportError
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 
 Make = Callable[..., ZmqTransport]
 
@@ -207,11 +209,46 @@ def test_a_connection_is_made_anew_when_look_after_look_finds_it_stuck(
     renewed: list[int] = []
     monkeypatch.setattr(there, "reconnect", renewed.append)
     real, ahead = time.monotonic, 0.0
-    monkeypatch.setattr("gossip.net.transport.time", SimpleNamespace(monotonic=lambda: real() + ahead))
+    monkeypatch.setattr("gossip.net.zmq_transport.time", SimpleNamespace(monotonic=lambda: real() + ahead))
     for _ in range(looks):
         ahead += 60.0
         there.wait(0)
     assert bool(renewed) == (looks > 1)
+
+
+def test_without_descriptors_it_says_so_and_keeps_the_connections_that_there_are(make: Make) -> None:
+    here, there = make(), make()
+    there.connect(0, here.endpoint)
+    send(there, 0, [b"first"])
+    assert receive(here) == [b"first"]
+    with no_descriptors():
+        for connect in (lambda: there.reconnect(0), lambda: there.connect(1, here.endpoint)):
+            with pytest.raises(TransportError, match=r"cannot connect to rank \d at .*Too many open files"):
+                connect()
+    send(there, 0, [b"second"])
+    assert receive(here) == [b"second"]
+    assert not there.send(1, [b"nobody"])
+
+
+def test_hundreds_of_peers_can_be_connected_to(make: Make) -> None:
+    """ZeroMQ's own limit is 1023 sockets, and a peer has two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    here, there = make(), make()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        for rank in range(520):
+            there.connect(rank, here.endpoint)
+        send(there, 519, [b"the last one"])
+        assert receive(here) == [b"the last one"]
+    finally:
+        there.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("host", ["x" * 70, "."])
+def test_a_name_that_is_none_is_told(make: Make, host: str) -> None:
+    with pytest.raises(TransportError, match="cannot listen on"):
+        make(Endpoint(host, 0), insecure=True)
 
 
 def test_a_frame_beyond_the_limit_never_arrives(make: Make) -> None:

@@ -69,6 +69,9 @@ def test_no_command_prints_the_help_to_stderr_and_fails(capsys: Capture) -> None
     assert "COMMAND" in err
 
 
+NINES = "9" * 400
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
@@ -100,6 +103,15 @@ def test_no_command_prints_the_help_to_stderr_and_fails(capsys: Capture) -> None
         (["topologies", "base", "--plot", "picture.jpg"], "picture.jpg: the file name must end in .svg or .png"),
         (["topologies", "base", "--plot", "picture"], "the file name must end in .svg or .png"),
         (["topologies", "--plot", "no/such/p.svg"], "the directory no/such does not exist"),
+        # Numbers that nobody means: each once took all memory, all time, or ended in a traceback.
+        (["topologies", "base", "-n", NINES], "n, the number of peers, must be at most 1000000, not 999"),
+        (["topologies", "hypercube", "-n", "5000000000"], "must be at most 1000000, not 5000000000"),
+        (["simulate", "--peers", NINES], "peers must be at most 100000"),
+        (["simulate", "--peers", "2", "--steps", NINES], "steps at most 1000000000"),
+        (["simulate", "--peers", "2", "--size", "99999999999"], "size must be at most 67108864 for 2 peers"),
+        (["launch", "-n", NINES, "train.py"], "peers are more than one launcher starts: ask for at most 100000"),
+        (["status", "x" * 5000], "xxx: File name too long"),
+        (["report", "x" * 5000], "xxx: File name too long"),
     ],
 )
 def test_a_users_mistake_is_told_in_one_line(capsys: Capture, argv: list[str], said: str) -> None:
@@ -133,9 +145,10 @@ def test_ctrl_c_is_quiet(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> No
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_bug_is_not_taken_for_a_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_command(monkeypatch, ValueError("a bug"))
-    with pytest.raises(ValueError, match="a bug"):
+@pytest.mark.parametrize("error", [ValueError("a bug"), OSError(9, "a bug")])
+def test_a_bug_is_not_taken_for_a_users_mistake(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    with_command(monkeypatch, error)
+    with pytest.raises(type(error), match="a bug"):
         cli.main(["raise"])
 
 

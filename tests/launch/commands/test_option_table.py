@@ -87,3 +87,13 @@ def test_every_peer_can_be_told_what_the_options_say(table: type[SharedOptions])
     assert told.keys() <= {one.name for one in fields(Setup)}
     assert {"device", "start_timeout", "stop_within"} <= told.keys()
     Setup().changed(**told)
+
+
+def test_an_option_behind_the_script_is_not_swallowed_silently(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("""parser.add_argument("--seed"); parser.add_argument("--name"); flags.DEFINE_bool("quiet")""")
+    given = ("--dry-run", "--seed", "3", "--epochs", "--topology=ring", "-n", "--dry-run", "ring")
+    warning = LaunchOptions.swallowed(given, str(script))
+    assert warning.startswith(f"--dry-run, --topology, -n behind {script} are passed to the script; ")
+    assert LaunchOptions.swallowed(("--epochs", "--seed=3", "--quiet"), str(script)) == ""
+    assert JoinOptions.swallowed(("--rank", "--topology"), "a.module").startswith("--rank behind a.module is passed")

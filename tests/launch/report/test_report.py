@@ -107,7 +107,7 @@ def test_the_table_has_the_figures_of_each_rank(capsys: Capture, tmp_path: Path)
     assert page.rank(0) == {
         "rank": "0", "host": "box", "how it ended": "finished", "lives": "1", "steps": "10", "samples": "320",
         "time in steps": "10 s", "samples/s": "32.0", "waited": "25.0%", "sent": "12 kB", "received": "5 kB",
-        "weight": "0.75", "last loss": "0.1", "rejected": "0",
+        "weight": "0.5", "last loss": "0.1", "rejected": "0",
     }  # fmt: skip
     second = page.rank(1)
     assert (second["how it ended"], second["steps"], second["rejected"]) == ("failed: X", "4", "3")
@@ -339,3 +339,12 @@ def test_a_full_disk_leaves_the_page_before_and_no_rest(
     assert "No space left on device" in failure(capsys, "report", str(tmp_path))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["rank-0", "report.html"]
     assert (tmp_path / "report.html").read_text() == "before"
+
+
+def test_a_straggler_of_very_short_steps_is_not_judged_by_its_factor(capsys: Capture, tmp_path: Path) -> None:
+    make(tmp_path, seconds=0.001)
+    make(tmp_path, rank=1, seconds=0.01)
+    (tmp_path / "config.toml").write_text('straggler = ["1=4x"]\n')
+    assert "A step takes 1.0 ms on the fastest rank." in report(capsys, tmp_path).text
+    make(tmp_path, seconds=0.01)
+    assert "A step takes" not in report(capsys, tmp_path).text

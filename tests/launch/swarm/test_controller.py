@@ -18,7 +18,7 @@ import launch.watch.display
 from launch.options.options import LaunchOptions
 from launch.swarm.controller import Controller
 from launch.swarm.host import PeerProcess
-from launch.swarm.launching import planned
+from launch.swarm.launching import planned, verdict
 from launch.terminal import output
 from launch.watch.display import Display
 
@@ -35,6 +35,7 @@ class Played:
         self.emit = emit
         self.started: list[int] = []
         self.signals: list[tuple[int, int]] = []
+        self.told: list[tuple[int, dict[str, Any]]] = []
         self._says = says
         self._running: set[int] = set()
 
@@ -45,7 +46,9 @@ class Played:
             self._emit(peer.rank, message)
 
     def tell(self, rank: int, message: Mapping[str, Any]) -> None:
-        del rank, message
+        self.told.append((rank, dict(message)))
+        if "failed" in message:  # as a peer that waits for others does
+            self._emit(rank, {"exit": 1})
 
     def signal(self, rank: int, number: int) -> None:
         self.signals.append((rank, number))
@@ -86,7 +89,12 @@ def ended(controller: Controller) -> int | None:
         return None
 
 
-def ask_when(controller: Controller, condition: Callable[[], bool], first: Callable[[], None] = lambda: None) -> None:
+def ask_when(
+    controller: Controller,
+    condition: Callable[[], bool],
+    first: Callable[[], None] = lambda: None,
+    number: int = signal.SIGINT,
+) -> None:
     """Ask the launcher to stop before the first turn at which a condition holds, and do something before that."""
     turn = controller._turn
     asked = False
@@ -96,7 +104,7 @@ def ask_when(controller: Controller, condition: Callable[[], bool], first: Calla
         if condition() and not asked:
             asked = True
             first()
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         turn()
 
     controller._turn = act  # type: ignore[method-assign]
@@ -108,6 +116,37 @@ def test_who_has_just_said_that_it_listens_is_asked_and_not_ended(tmp_path: Path
     ask_when(controller, lambda: controller._peers[0].listens, lambda: host.emit(1, TRAINING))
     assert ended(controller) == 130
     assert host.signals == [(0, signal.SIGINT), (1, signal.SIGINT), (2, signal.SIGTERM)]
+
+
+def test_how_peers_ended_shows_in_the_exit_code_and_in_the_last_line(tmp_path: Path) -> None:
+    says = {
+        0: [TRAINING, {"ended": "finished"}, {"exit": 0}],
+        1: [TRAINING, {"ended": "failed: AgreementError: rank 1: no agreement"}, {"exit": 1}],
+        2: [TRAINING, {"ended": "failed: DivergenceError: rank 2: training diverged"}, {"exit": 1}],
+        3: [TRAINING, {"ended": "failed: AgreementError: rank 3: no agreement"}, {"exit": 1}],
+    }
+    written = io.StringIO()
+    controller, _ = played(tmp_path, says, Display(Console(file=written, width=200), list(says), quiet=True))
+    controller._introduced = True
+    assert controller.run() == 1
+    plan, _ = planned(LaunchOptions(str(tmp_path / "train.py"), peers=4, run_dir=str(tmp_path / "run")))
+    assert verdict(plan, controller) == "1 of 4 peers finished; ended without agreement: ranks 1, 3; diverged: rank 2"
+    said = "gossip: rank 2 failed with exit code 1: DivergenceError: rank 2: training diverged\n"
+    assert said in written.getvalue()
+
+
+def test_peers_that_all_diverged_are_no_success(tmp_path: Path) -> None:
+    says = {rank: [TRAINING, {"ended": "failed: DivergenceError: x"}, {"exit": 1}] for rank in range(2)}
+    controller, _ = played(tmp_path, says)
+    controller._introduced = True
+    assert controller.run() == 3
+
+
+def test_sigterm_ends_a_launch_with_its_own_exit_code(tmp_path: Path) -> None:
+    controller, host = played(tmp_path, {0: [TRAINING], 1: [TRAINING]})
+    ask_when(controller, lambda: controller._peers[1].listens, number=signal.SIGTERM)
+    assert ended(controller) == 143
+    assert {number for _, number in host.signals} == {signal.SIGINT}
 
 
 class Idle(Display):
@@ -242,3 +281,92 @@ def test_who_ends_as_asked_is_not_started_again(tmp_path: Path) -> None:
     assert ended(controller) == 130
     assert host.signals == [(0, signal.SIGINT), (1, signal.SIGTERM)]
     assert host.started == [0, 1]
+
+
+def shown(directory: Path, says: Mapping[int, list[dict[str, Any]]], **options: Any) -> tuple[int | None, str]:
+    """Return the exit code and what the launcher said."""
+    out = io.StringIO()
+    controller, _ = played(directory, says, Display(Console(file=out, width=200), list(says)), **options)
+    return ended(controller), out.getvalue()
+
+
+def test_a_script_that_never_joins_is_not_a_success(tmp_path: Path) -> None:
+    code, out = shown(tmp_path, {0: [{"exit": 0}], 1: []})
+    assert code == 3
+    assert "rank 0 ended without a call of peers.join()" in out
+    assert out.count("before the swarm could start") == 1, "rank 1 ended because it was stopped"
+
+
+def test_who_never_joined_a_running_swarm_is_not_started_again(tmp_path: Path) -> None:
+    controller, host = played(tmp_path, {0: [{"exit": 7}], 1: [{"exit": 0}]}, restart=1)
+    controller._introduced = True  # as for a peer that joins
+    assert ended(controller) == 3
+    assert host.started == [0, 1]
+
+
+def test_a_restart_that_never_came_is_told(tmp_path: Path) -> None:
+    trained = {"status": {"step": 116, "state": "training"}}
+    code, out = shown(
+        tmp_path, {0: [trained, {"exit": 0}], 1: [TRAINING, {"exit": 0}]}, fault=("kill:1@300", "restart:1@400")
+    )
+    assert code == 0
+    assert "gossip: the restart of rank 1 at step 400 never came: training ended at step 116" in out
+
+
+def cards(ranks: int) -> list[dict[str, Any]]:
+    return [{"card": [rank, f"127.0.0.1:{4000 + rank}", None]} for rank in range(ranks)]
+
+
+def failures(host: Played) -> list[tuple[int, object]]:
+    """Return who was told of whose end."""
+    return [(rank, message["failed"]) for rank, message in host.told if "failed" in message]
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [(7, "failed with exit code 7"), (-signal.SIGSEGV, "was ended by SIGSEGV"), (0, "ended with exit code 0")],
+)
+def test_who_waits_is_told_of_a_rank_that_ends_before_it_attaches(tmp_path: Path, code: int, what: str) -> None:
+    """Rank 2 trains, and needs nobody."""
+    zero, one, two = cards(3)
+    controller, host = played(tmp_path, {0: [zero], 2: [two, TRAINING], 1: [one, {"exit": code}]})
+    ask_when(controller, lambda: controller._peers[0].code is not None)
+    assert ended(controller) == 130
+    assert failures(host) == [(0, [1, what])]
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_who_waits_for_cards_is_told_of_a_rank_that_never_shows_its_own(tmp_path: Path, code: int) -> None:
+    """Rank 2 has not come so far, and is ended."""
+    controller, host = played(tmp_path, {0: [cards(1)[0]], 2: [], 1: [{"exit": code}]})
+    assert ended(controller) == 3
+    ((waiting, (rank, _)),) = failures(host)  # type: ignore[misc]
+    assert (waiting, rank) == (0, 1)
+    assert host.signals == [(2, signal.SIGTERM)]
+
+
+def test_who_waits_for_cards_is_told_who_is_late(tmp_path: Path) -> None:
+    now = [0.0]
+    controller, host = played(tmp_path, {0: [cards(1)[0]], 1: [], 2: []}, start_timeout=20.0)
+    controller._clock = lambda: now[0]
+    turn = controller._turn
+
+    def later() -> None:
+        turn()
+        now[0] += 0.0 if failures(host) else 9.0
+
+    controller._turn = later  # type: ignore[method-assign]
+    assert ended(controller) == 3
+    assert failures(host) == [(0, [1, "did not call peers.join within 20 s (nor did ranks 2)"])]
+    assert host.signals == [(1, signal.SIGTERM), (2, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("why", ["restart", "fault", "lost"])
+def test_nobody_is_told_of_a_rank_that_returns_or_may_run_on(tmp_path: Path, why: str) -> None:
+    options: dict[str, Any] = {"restart": {"restart": 1}, "fault": {"fault": ("kill:1@4", "restart:1@5")}}.get(why, {})
+    zero, one = cards(2)
+    controller, host = played(tmp_path, {0: [zero], 1: [one, {"exit": 255, "lost": why == "lost"}]}, **options)
+    ask_when(controller, lambda: controller._peers[1].code is not None or controller._peers[1].lives > 1)
+    ended(controller)
+    assert failures(host) == []
+    assert host.started == ([0, 1, 1] if why == "restart" else [0, 1])

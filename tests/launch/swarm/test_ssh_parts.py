@@ -47,7 +47,9 @@ def test_this_machine_is_reached_by_an_address_of_its_own(monkeypatch: pytest.Mo
 @needs_ssh
 def test_who_cannot_be_found_is_named_and_not_who_looks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOSSIP_SSH", "ssh -F none")
-    with pytest.raises(CommandError, match=r"^nowhere\.invalid: .*check its spelling.* the line of localhost"):
+    with pytest.raises(
+        CommandError, match=r"^nowhere\.invalid: .*Check its spelling.* the line of localhost, which is this machine"
+    ):
         addressed([HostLine("localhost"), HostLine("nowhere.invalid")])
 
 

@@ -8,12 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ssh_server import ROOT, Network, inside, run
 
+from launch.options.options import JoinOptions
+from launch.swarm.newcomer import _place_of
+from launch.user_errors import CommandError
 from launch.watch.invitation import JOIN, WATCH, Invitation, found, read_invitation
 from launch.watch.lookout import Lookout
 
@@ -150,6 +154,33 @@ def test_a_second_process_with_a_members_rank_is_refused_by_name(tmp_path: Path)
         stop.touch()
         out, _ = launched.communicate(timeout=PATIENCE)
         assert launched.returncode == 0, out
+
+
+def test_two_that_join_at_the_same_time_both_get_in(tmp_path: Path) -> None:
+    """They write to different places, and cannot know of each other: both ask for rank 2, and one tries again."""
+    swarm, stop = tmp_path / "run", tmp_path / "stop"
+    places = [tmp_path / "one", tmp_path / "two"]
+    with running(*gossip("launch", "-n", "2", "--run-dir", swarm, SCRIPT, stop)) as launched:
+        until(lambda: steps(swarm, 0) > 3, launched)
+        joins = [gossip("join", swarm, "--run-dir", place, SCRIPT, stop) for place in places]
+        with running(*joins[0]) as one, running(*joins[1]) as two:
+            for rank in (2, 3):  # one after the other, each within the patience
+                until(lambda rank=rank: any(steps(place, rank) > 3 for place in places), launched, one, two)
+            stop.touch()
+            outs = [process.communicate(timeout=PATIENCE)[0] for process in (one, two, launched)]
+            assert [process.returncode for process in (one, two, launched)] == [0] * 3, "\n".join(outs)
+    assert all({(2, "alive"), (3, "alive")} <= set(told(swarm, rank)) for rank in (0, 1))
+
+
+def test_newcomers_that_share_a_directory_have_ranks_of_their_own(tmp_path: Path) -> None:
+    """The swarm knows of neither yet."""
+    members = [{"rank": rank, "membership": "alive"} for rank in (0, 1, 4)]
+    options = JoinOptions("train.py", where=str(tmp_path))
+    assert [_place_of(options, members)[0] for _ in range(3)] == [5, 6, 7]
+    members[1]["membership"] = "left"
+    assert _place_of(options, members) == (1, tmp_path)
+    with pytest.raises(CommandError, match="rank-7 belongs to a peer of another run; choose another --run-dir"):
+        _place_of(replace(options, rank=7), members)
 
 
 def test_half_of_the_machines_are_cut_off_and_heal(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gossip.errors import SettingsError
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 from launch.user_errors import CommandError
 from launch.watch.invitation import JOIN, WATCH, Invitation, found, read_invitation, write_invitation
 

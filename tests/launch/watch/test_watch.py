@@ -25,7 +25,7 @@ from rich.console import Console
 
 from gossip.endpoint import Endpoint
 from gossip.keys import KeyPair
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import ZmqTransport, new_keys
 from gossip.values.layout import Layout
 from gossip.wire.frames import WireCodec
 from gossip.wire.messages import ANYBODY, Address, Look, Shown
@@ -387,6 +387,7 @@ def test_watch_prints_a_line_per_look_and_one_per_change(capsys: Capture) -> Non
         def suspected() -> None:
             assert isinstance(peers[0].picture, dict)
             peers[0].picture["members"][1]["membership"] = "suspect"
+            peers[0].picture["members"][0]["loss"] = 0.25
 
         code, out = run_watch(invitation, lambda: None, suspected, peers[0].close, peers[1].close)
     first, second = (one.place for one in peers)
@@ -397,8 +398,8 @@ def test_watch_prints_a_line_per_look_and_one_per_change(capsys: Capture) -> Non
         f"rank 1: alive, training; life 0, at {second}",
         well.format(0, first),
         well.format(0, first),
-        f"rank 1: suspect, training; life 0, at {second}",
-        well.format(0, first).replace("2 alive", "1 alive, 1 suspect"),
+        f"rank 1: suspect, was training; life 0, at {second}",
+        f"test: 1 alive, 1 suspect; step 100; loss 0.2500; 0 samples/s; by rank 0 at {first}",
         f"{first} no longer answers; continuing through {second}",
         f"rank 1: alive, training; life 0, at {second}",
         well.format(1, second),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from gossip.errors import SettingsError
 from peers.data.batches import Batches, to_device
@@ -297,8 +297,13 @@ def test_batches_come_on_the_device_and_unchanged() -> None:
 @pytest.mark.parametrize(
     ("data", "options", "says"),
     [
-        (Stream(), {}, r"peer\.sampler"),
+        (Stream(), {}, r"peer\.batches\(files, 1, epochs"),
         (iter([1, 2]), {}, r"peer\.rank"),
+        (DataLoader([1, 2]), {}, r"Give loader\.dataset"),
+        ("train/images", {}, "'train/images' is a name"),
+        ({"train": [1], "test": [2]}, {}, "'train', 'test'.* Give one of these"),
+        ([1, 2], {"epochs": 1.5}, "whole numbers of at least 1, not 1 and 1.5"),
+        ([1, 2], {"epochs": -1}, "at least 1, not 1 and -1"),
         ([], {}, "empty"),
         ([1, 2], {"batch_size": 0}, "at least 1"),
         ([1, 2], {"epochs": 0}, "at least 1"),
@@ -310,3 +315,20 @@ def test_batches_come_on_the_device_and_unchanged() -> None:
 def test_what_cannot_be_shared_out_is_refused_with_advice(data: Any, options: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         Batches(data, **{"batch_size": 1, "epochs": 1, **options})
+
+
+def test_numbered_samples_may_be_in_a_dict() -> None:
+    assert sorted(one for (one,) in plain(Batches({0: 5, 1: 6, 2: 7}, 1, 1))) == [5, 6, 7]
+
+
+def test_a_data_set_that_grows_or_shrinks_during_a_loop_is_named() -> None:
+    data = list(range(6))
+    batches = iter(Batches(data, 2, 2))
+    next(batches)
+    data.append(6)
+    with pytest.raises(ProgressError, match="had 6 samples when the loop over the batches began, and has 7 now"):
+        list(batches)
+
+
+def test_a_batch_larger_than_the_data_set_is_all_of_it() -> None:
+    assert [sorted(batch) for batch in plain(Batches(range(3), 10, 2))] == [[0, 1, 2], [0, 1, 2]]

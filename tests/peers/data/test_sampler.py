@@ -76,6 +76,18 @@ def test_it_works_in_a_loader() -> None:
     assert sorted(seen) == data
 
 
+def test_a_loader_or_a_stream_is_refused_with_advice() -> None:
+    with pytest.raises(SettingsError, match=r"Give loader\.dataset"):
+        PeerSampler(DataLoader([1, 2]), 0, 1)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="no length and index"):
+        PeerSampler(iter([1, 2]), 0, 1)  # type: ignore[arg-type]
+
+
+def test_a_loader_that_shuffles_as_well_is_refused_by_torch() -> None:
+    with pytest.raises(ValueError, match="sampler option is mutually exclusive with shuffle"):
+        DataLoader([1, 2], sampler=PeerSampler(2, 0, 1), shuffle=True)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("n", "rank", "ranks"), [(0, 0, 1), (5, 2, 2), (5, -1, 2), (5, 0, 0)])
 def test_nonsense_is_refused(n: int, rank: int, ranks: int) -> None:
     with pytest.raises(SettingsError):

@@ -146,3 +146,13 @@ def test_a_synchronous_peer_counts_only_mass_that_is_late() -> None:
 def test_a_peer_without_mass_makes_its_longest_move() -> None:
     status = SimpleNamespace(weights=(0.0,), untrained=(0.5,))
     assert stretch(status, 0) == float("inf")  # type: ignore[arg-type]
+
+
+def test_a_buffer_that_changes_during_the_step_is_left_as_it_is() -> None:
+    """As the variance of batch norm does under a closure: made longer, it could become negative."""
+    values = torch.ones(4)
+    moves = Moves(1, lambda _: values, lambda _: 1.25, [values[2:]])
+    moves.begin()
+    values.mul_(0.1)
+    moves.end()
+    torch.testing.assert_close(values, torch.tensor([-0.125, -0.125, 0.1, 0.1]))

@@ -293,6 +293,33 @@ class Diary:
         return record
 
 
+def test_peers_that_compare_their_models_are_not_warned_of_frames_that_do_not_fit() -> None:
+    """The error of the start says it better; and once they train it is no longer to be expected."""
+    diary = Diary()
+    for comparing in (True, False):
+        diary.chronicle.comparing = comparing
+        diary.chronicle.saw(events.RejectedFrame(Reason.SHAPE, 1, "3 elements, and 4 are expected", 1, True), 3)
+        diary.chronicle.saw(events.RejectedFrame(Reason.CHECKSUM, 1, "damaged", 1, True), 3)
+    assert [sentence.split(": ")[1].split(" ")[0] for sentence in diary.told] == ["checksum", "shape", "checksum"]
+    assert [event["reason"] for event in diary.noted] == ["shape", "checksum"]
+
+
+def test_what_a_newcomer_hears_before_it_is_let_in_is_not_held_against_anybody() -> None:
+    """Others push to a rank that was restarted until they know; a member knows everybody."""
+    diary = Diary(newcomer=True)
+    for count in range(1, 11):
+        diary.chronicle.saw(events.RejectedFrame(Reason.STRANGER, 2, "not both known here", count, count == 1), 1)
+    diary.chronicle.saw(events.RejectedFrame(Reason.RUN, 2, "of another run", 1, True), 1)
+    assert diary.chronicle.rejected == {Reason.RUN: 1}
+    diary.chronicle.saw(events.Welcomed(), 3)
+    diary.chronicle.saw(events.RejectedFrame(Reason.STRANGER, 7, "not both known here", 11, False), 3)
+    assert diary.chronicle.rejected == {Reason.RUN: 1, Reason.STRANGER: 1}
+    assert [(event["reason"], event["count"]) for event in diary.noted if "reason" in event] == [
+        ("run", 1),
+        ("stranger", 1),
+    ]
+
+
 def test_every_change_of_a_member_is_an_event_and_counts_once() -> None:
     diary = Diary()
     alive = Record(1, endpoint="127.0.0.1:5")
@@ -430,7 +457,7 @@ def test_a_report_tells_the_events(tmp_path: Path) -> None:
     assert [(event.kind, event.text) for event in read_run(tmp_path).ranks[0].events] == [
         ("member", "rank 1: died; alive before, now dead, in life 0, at 127.0.0.1:5"),
         ("rejected", "shape from None, 1 so far: <b>"),
-        ("reincarnated", "continues in life 3; a weight of 1.25 was written off"),
+        ("reincarnated", "continues in life 0+3; a weight of 1.25 was written off"),
         ("left", "a weight of 0 was written off"),
         ("member", "rank ?: ?; ? before, now ?, in life ?, at ?"),
     ]

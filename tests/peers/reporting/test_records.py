@@ -29,7 +29,7 @@ def test_lines_have_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     records = Records(str(tmp_path), 0, pytest.fail)
     monkeypatch.setattr("time.time", lambda: 0.0)  # somebody sets the clock
     monkeypatch.setattr("time.monotonic", lambda: 52.5)
-    records.step(step=1, **_LINE)
+    records.step(records.time(), step=1, **_LINE)
     records.event(event="x")
     records.close()
     assert [line["time"] for line in recorded(tmp_path / "rank-0" / "metrics.jsonl")] == [1002.5]
@@ -44,7 +44,7 @@ def test_a_later_life_takes_half_a_line_back(tmp_path: Path, length: int) -> Non
     (home / "events.jsonl").write_text("{" * length)
     (home / "summary.json").write_text("{}")
     records = Records(str(tmp_path), 0, pytest.fail, append=True)
-    records.step(step=2, **_LINE)
+    records.step(records.time(), step=2, **_LINE)
     records.event(event="x")
     records.close()
     assert [line["step"] for line in recorded(home / "metrics.jsonl")] == [1, 2]
@@ -55,7 +55,7 @@ def test_a_later_life_takes_half_a_line_back(tmp_path: Path, length: int) -> Non
 def test_a_new_run_starts_anew(tmp_path: Path) -> None:
     for _ in range(2):
         records = Records(str(tmp_path), 0, pytest.fail)
-        records.step(step=1, **_LINE)
+        records.step(records.time(), step=1, **_LINE)
         records.close()
     assert len(recorded(tmp_path / "rank-0" / "metrics.jsonl")) == 1
 
@@ -83,7 +83,7 @@ def test_tensorboard_gets_the_numbers_of_each_step(tmp_path: Path, monkeypatch: 
     module.SummaryWriter = Writer  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
     records = Records(str(tmp_path), 3, pytest.fail, tensorboard=True)
-    records.step(step=7, **_LINE, loss=0.25, word="x", huge=10**400)
+    records.step(records.time(), step=7, **_LINE, loss=0.25, word="x", huge=10**400)
     records.close()
     (writer,) = Writer.made
     assert writer.directory == str(tmp_path / "rank-3" / "tensorboard")

@@ -297,3 +297,17 @@ def test_who_waits_is_woken_by_wake_and_by_publish() -> None:
 
 def test_a_wait_ends_in_time() -> None:
     assert not Post().board.wait_for(lambda: False, 0.01)
+
+
+def test_what_is_wrong_is_told_once_however_often_it_comes() -> None:
+    warnings: list[str] = []
+    bulletin = Bulletin(lambda _: None, warnings.append)
+    bulletin.add("roll", RollCall())
+    for _ in range(3):
+        bulletin.hear(b"nothing")
+        bulletin.hear(msgpack.packb({"roll": b"nothing"}))
+    assert len(warnings) == 2
+    for number in range(1000):
+        bulletin.hear(msgpack.packb({"roll": msgpack.packb({"here": number})}))
+        bulletin.hear(msgpack.packb([number]))
+    assert len(warnings) < 80

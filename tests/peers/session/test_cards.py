@@ -1,4 +1,4 @@
-"""How peers find each other: lists of hosts, a store, and the launcher's two descriptors."""
+"""How peers find each other: lists of hosts, and the launcher's two descriptors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import select
 from collections.abc import Iterator
 
 import pytest
-from swarms import more_than, nothing_left, reserved_ports, together
+from swarms import more_than, nothing_left
 
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.net.routes import route_to
-from gossip.net.transport import new_keys
-from peers.session.cards import Card, Channel, FixedTable, RendezvousError, StoreTable
+from gossip.net.zmq_transport import new_keys
+from peers.session.cards import Card, Channel, FixedTable, RendezvousError
 
 HERE = Endpoint("127.0.0.1", 5)
 
@@ -46,39 +46,6 @@ def test_a_list_of_hosts_is_all_cards_but_for_the_own() -> None:
     assert table.exchange(own) == {0: Card(0, Endpoint("127.0.0.1", 10), keys[0].encode()), 1: own}
     with pytest.raises(SettingsError, match="hosts has 2 entries and public_keys has 1"):
         FixedTable(("a:1", "b:2"), (keys[0],))
-
-
-def test_the_store_gives_everybody_all_cards_and_is_gone_then() -> None:
-    before = nothing_left()
-    for attempt in range(5):  # who serves it must not take it away while others read
-        if attempt == 1:
-            before = nothing_left()  # the first one makes what torch keeps for the life of the process
-        with reserved_ports(1) as ports:
-            environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
-
-            def meet(rank: int, environment: dict[str, str] = environment) -> dict[int, Card]:
-                return StoreTable(rank, 4, environment, 60.0).exchange(Card(rank, HERE._replace(port=100 + rank)))
-
-            expected = {rank: Card(rank, HERE._replace(port=100 + rank)) for rank in range(4)}
-            for found in together([lambda rank=rank: meet(rank) for rank in range(4)]):
-                assert found == expected
-    assert more_than(before) == (set(), {})
-
-
-def test_a_store_without_a_place_or_without_the_others_says_so() -> None:
-    with pytest.raises(SettingsError, match="MASTER_PORT must be set for 2 peers to find each other"):
-        StoreTable(0, 2, {"MASTER_ADDR": "127.0.0.1"}, 1.0)
-    with pytest.raises(SettingsError, match="MASTER_ADDR and MASTER_PORT must be set"):
-        StoreTable(0, 2, {}, 1.0)
-    with pytest.raises(RendezvousError, match="found no store at"):
-        StoreTable(0, 2, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "http"}, 1.0)
-    with reserved_ports(1) as ports:
-        environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
-        with pytest.raises(RendezvousError, match=f"rank 1 found no store at 127.0.0.1:{ports[0]}"):
-            StoreTable(1, 2, environment, 0.2)
-        table = StoreTable(0, 2, environment, 3.0)  # it serves the store too, and may be held up
-        with pytest.raises(RendezvousError, match="rank 1 did not come to the store"):
-            table.exchange(Card(0, HERE))
 
 
 class Launcher:

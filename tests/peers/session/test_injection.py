@@ -254,6 +254,21 @@ def test_nothing_happens_after_the_close(hand: Hand) -> None:
     assert (hand.done, hand.told) == ([], [])
 
 
+def test_what_never_came_is_told_when_training_has_finished(hand: Hand) -> None:
+    """Not after a failure or a stop: nobody expects it then."""
+    faults = ("kill:1@300", "pause:1@2s+1s", "pause:1@90s+1s", "cut:0-3|4-7@200+30s", "kill:0@300")
+    boundary = hand.boundary(1, *faults, network=Network(Weather()))
+    hand.until(5)
+    boundary.passed(116, 0.1)
+    hand.told.clear()
+    boundary.close(finished=True)
+    boundary.close(finished=True)
+    assert hand.told == [
+        f"the {name} never came: training ended here after step 116"
+        for name in ("cut at step 200", "kill at step 300", "pause at 90 s")
+    ]
+
+
 def test_a_timer_that_cannot_be_cancelled_any_more_does_nothing_after_the_close(hand: Hand) -> None:
     late: list[Callable[[], None]] = []
     faults = parse_faults(["kill:1@5s"], WORLD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from swarms import reserved_ports
 
 import peers
 from gossip import presets
-from gossip.endpoint import Endpoint
 from gossip.keys import KeyPair
 from gossip.membership import MembershipSettings
-from gossip.net.transport import ZmqTransport, new_keys
+from gossip.net.zmq_transport import new_keys
 from peers.peer import Peer
 from peers.session.rendezvous import StartError
 
@@ -30,14 +30,6 @@ QUICK = MembershipSettings(interval=0.3, timeout_floor=0.05, timeout_ceiling=0.1
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = {name: replace(preset, membership=QUICK) for name, preset in presets._PRESETS.items()}
     monkeypatch.setattr(presets, "_PRESETS", quick)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [ZmqTransport(Endpoint("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.endpoint.port for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def train(
@@ -70,10 +62,10 @@ def train(
 class Swarm:
     """Two founders with keys that train until `over`."""
 
-    def __init__(self) -> None:
+    def __init__(self, ports: list[int]) -> None:
         self.keys = [new_keys() for _ in range(2)]
         self.invitation, self.watching = new_keys(), new_keys()
-        self.hosts = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        self.hosts = [f"127.0.0.1:{port}" for port in ports]
         self.over = threading.Event()
         self.trains = threading.Event()
         self.views: list[set[int]] = [set(), set()]
@@ -120,8 +112,13 @@ class Swarm:
             return seen, held[0]
 
 
-def test_by_its_invitation() -> None:
-    swarm = Swarm()
+@pytest.fixture
+def swarm() -> Iterator[Swarm]:
+    with reserved_ports(2) as ports:
+        yield Swarm(ports)
+
+
+def test_by_its_invitation(swarm: Swarm) -> None:
     with ThreadPoolExecutor(3) as pool:
         try:
             founders = [pool.submit(swarm.founder, rank) for rank in range(2)]
@@ -136,8 +133,7 @@ def test_by_its_invitation() -> None:
 
 
 @pytest.mark.parametrize("which", ["none at all", "good for looking only"])
-def test_not_without(which: str) -> None:
-    swarm = Swarm()
+def test_not_without(swarm: Swarm, which: str) -> None:
     with ThreadPoolExecutor(3) as pool:
         try:
             founders = [pool.submit(swarm.founder, rank) for rank in range(2)]
@@ -151,8 +147,7 @@ def test_not_without(which: str) -> None:
     assert all(seen == {0, 1} for seen in swarm.views)
 
 
-def test_not_before_the_swarm_has_begun() -> None:
-    swarm = Swarm()
+def test_not_before_the_swarm_has_begun(swarm: Swarm) -> None:
     with ThreadPoolExecutor(3) as pool:
         try:
             founders = [pool.submit(swarm.founder, 0)]  # it waits for the other one

@@ -293,13 +293,6 @@ def test_who_does_not_come_is_named_and_the_others_go_on() -> None:
     assert same(bits(models[0]), bits(models[1]))
 
 
-def test_an_optimizer_of_another_model_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    model, other = nn.Linear(2, 2), nn.Linear(2, 2)
-    with Meeting(1).peer(0) as peer:
-        peer.attach(model, torch.optim.SGD(other.parameters(), lr=0.1))
-    assert "the optimizer holds none of the model's parameters" in caplog.text
-
-
 def test_attach_comes_once_and_in_time() -> None:
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

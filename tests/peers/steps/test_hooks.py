@@ -39,7 +39,7 @@ def hooked(make: Make) -> tuple[nn.Parameter, torch.optim.Optimizer, Calls, Step
     parameter = nn.Parameter(torch.tensor(1.0))
     optimizer = make([parameter])
     calls = Calls(parameter)
-    return parameter, optimizer, calls, StepHooks(optimizer, calls.note("before"), calls.note("after"))
+    return parameter, optimizer, calls, StepHooks(optimizer, calls.note("before"), lambda: None, calls.note("after"))
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -112,3 +112,26 @@ def test_hooks_of_the_users_own_go_on() -> None:
     optimizer.step()
     assert own == ["own"]
     assert len(calls.seen) == 2
+
+
+def test_of_a_step_within_a_step_only_the_outer_one_counts_also_after_one_that_failed() -> None:
+    class Own(torch.optim.SGD):
+        fails = False
+
+        def step(self, closure: Callable[[], float] | None = None) -> float | None:
+            found = super().step(closure)
+            if self.fails:
+                raise ZeroDivisionError
+            return found
+
+    torch.optim.SGD([torch.zeros(1)], lr=1.0)  # with which torch puts the hooks into the step of SGD
+    parameter, optimizer, calls, _ = hooked(lambda ones: Own(ones, lr=0.1))
+    parameter.grad = torch.tensor(1.0)
+    for fails in (False, True, False):
+        optimizer.fails = fails  # type: ignore[attr-defined]
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                optimizer.step()
+        else:
+            optimizer.step()
+    assert [one for one, _ in calls.seen] == ["before", "after", "before", "before", "after"]

@@ -8,6 +8,7 @@ from swarms import swarm
 
 from gossip import policies
 from peers import Peer
+from peers.session.consensus import Terms
 from peers.steps.allreduce_steps import AllReduceSteps
 from peers.steps.gossip_steps import GossipSteps
 from peers.steps.server_steps import ServerSteps
@@ -26,7 +27,7 @@ def test_the_policy_chooses_the_steps(algorithm: str) -> None:
         steps.pause()
         model(torch.ones(1, 2)).sum().backward()
         optimizer.step()  # a pause ends with the next step
-        return type(steps), steps.own_is_average, steps.consensus(1e-3, 1.0)
+        return type(steps), steps.own_is_average, steps.consensus(Terms(timeout=1.0))
 
     kind, own_is_average, disagreement = swarm(1, body, algorithm=algorithm)[0]
     assert kind is COLLECTIVE.get(algorithm, GossipSteps)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import peers
-from gossip.net.transport import new_keys
+from gossip.net.zmq_transport import new_keys
 from launch.watch.invitation import Invitation
 from launch.watch.lookout import Lookout, NobodyAnswers
 from peers.table import status_rows
