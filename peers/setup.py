@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from gossip.defaults import ALGORITHM
 from gossip.errors import SettingsError
 from gossip.keys import KeyPair
+from gossip.settings import ALGORITHM
 from gossip.shares import check_share
 
 __all__ = ["Setup", "from_environment"]
