@@ -387,7 +387,7 @@ def test_sigterm_while_the_others_still_need_a_peer_that_has_finished(tmp_path: 
     def works(peer: peers.Peer) -> None:
         model = nn.Linear(2, 1)
         peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        until(lambda: bool(holder and holder[0]._closed and not holder[0]._stop.patient))
+        until(lambda: bool(holder and holder[0]._closing.over and not holder[0]._stop.patient))
         terminate()
         until(lambda: peer.view == (1,))
 
