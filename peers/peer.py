@@ -199,10 +199,9 @@ class Peer:
 
     def _look_at_data(self, model: torch.nn.Module) -> None:
         """Compare this peer's data with that of the others, if there are any."""
-        bulletin = self._attached().session.bulletin
-        bulletin.add("data", self._data_news)
+        self._attached().session.bulletin.add("data", self._data_news)
         if len(self.view) > 1:
-            self._data_watch = DataWatch(model, self._data_news, bulletin.publish)
+            self._data_watch = DataWatch(model, self._data_news)
 
     def _set_step(self, step: int) -> None:
         self.step = step

@@ -6,8 +6,6 @@ the same on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from peers.data.data_news import DataNews
@@ -19,15 +17,14 @@ __all__ = ["DataWatch"]
 class DataWatch:
     """The look at one peer's data. For the trainer's thread."""
 
-    def __init__(self, model: torch.nn.Module, news: DataNews, publish: Callable[[], None]) -> None:
+    def __init__(self, model: torch.nn.Module, news: DataNews) -> None:
         """Prepare.
 
         Args:
             model: the replica's.
-            news: what this peer and the others say of their data.
-            publish: passes on what this peer says.
+            news: what this peer and the others say of their data; it goes out with the peer's next report.
         """
-        self._news, self._publish = news, publish
+        self._news = news
         self._inputs = Inputs(model)
 
     def step_over(self) -> bool:
@@ -38,7 +35,6 @@ class DataWatch:
         if not self._inputs.step_over():
             return True
         self._news.saw(self._inputs.digest, constant=self._inputs.constant)
-        self._publish()
         return False
 
     def close(self) -> None:
