@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	    echo "gossip needs Python 3.10 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 	         "Say which to use: make PYTHON=python3.11 ..." >&2; exit 1; }
-	@echo "Setting up $(VENV): installing constraints.txt, once; a minute or two, for torch is large ..."
+	@echo "Setting up $(VENV): installing constraints.txt, once; a few minutes, for torch is large ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 	    echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]' >$(LOG) 2>&1 || { \

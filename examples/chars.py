@@ -87,7 +87,7 @@ with peers.join() as peer:
         if step % 100 == 99:
             print(f"step {step + 1}: loss {loss.item():.3f}", flush=True)
 
-    peer.consensus(timeout=20)
+    peer.consensus()
     model.eval()
     with torch.no_grad():
         print(f"it writes: {written('3+4=', 20)}", flush=True)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from gossip.errors import SettingsError
 from gossip.shares import check_share
 
-__all__ = ["Settings"]
+__all__ = ["ALGORITHM", "Settings"]
+
+#: The algorithm where a user names none: of `gossip launch`, `gossip simulate` and `peers.join`.
+ALGORITHM = "osgp"
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -16,31 +13,25 @@ from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.attachment import Attachment
 from peers.checkpoints.saving import Stateful
-from peers.data.data_news import DataNews, Sampled
-from peers.data.data_watch import DataWatch
+from peers.closing import Closing
+from peers.data.data_watch import DataComparison
 from peers.data.dataset_checks import counted
-from peers.data.fingerprints import sketch_of
 from peers.data.loops import DataLoops
 from peers.data.sampler import PeerSampler
 from peers.device import device_of
-from peers.endings import divergence, ending_of, is_workers_death, no_consensus
-from peers.evaluation import Evaluation, evaluate_both
+from peers.evaluation import Evaluation
 from peers.reporting.logged import why_not_logged
 from peers.reporting.metrics import Figures, Metrics
 from peers.reporting.records import Records
 from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
-from peers.session.agreement_errors import AgreementError, DivergenceError
 from peers.session.cards import Card, Channel
-from peers.session.consensus import Terms
 from peers.session.injection import Boundary
-from peers.session.stopping import StopRequest, stop_notice
+from peers.session.stopping import StopRequest
 from peers.setup import Setup
+from peers.training import Training
 
 __all__ = ["Evaluation", "Peer", "PeerError"]
-
-#: Seconds for which a peer that ends waits until its parcels are answered.
-_FLUSH = 2.0
 
 
 class PeerError(GossipError):
@@ -66,8 +57,7 @@ class Peer:
         self._setup, self._preset = setup, preset
         self._transport, self._cards = transport, cards
         self._records = records
-        self._boundary = boundary
-        self._metrics = metrics
+        self._boundary, self._metrics = boundary, metrics
         self._launched = channel is not None
         self._stop = StopRequest(setup.stop_within)
         #: Where the model belongs: move it there before `attach`.
@@ -75,19 +65,13 @@ class Peer:
         #: Steps of the optimizer so far, those before a checkpoint included.
         self.step = 0
         self._attachment: Attachment | None = None
-        #: The step at which the peers last tried to agree, and the one after which NaN or infinity was noticed.
-        self._agreed_at = 0
-        self._diverged_at: int | None = None
-        #: Whether the script has been told that training diverged.
-        self._told_divergence = False
+        self._training: Training | None = None
         self._reporter = Reporter(setup, records, channel, self._figures)
         again = setup.resume or setup.incarnation > 0
-        self._data_news = DataNews(setup.rank, self._reporter.warn, again=again)
-        self._data_watch: DataWatch | None = None
-        self._loops = DataLoops(setup, self.device, lambda: self.view, self._data_news, self._reporter.warn)
+        self._data = DataComparison(setup.rank, self._reporter.warn, again=again)
+        self._loops = DataLoops(setup, self.device, lambda: self.view, self._data.news, self._reporter.warn)
         self._meter = StepMeter()
-        self._closed = False
-        self._process = os.getpid()
+        self._closing = Closing(transport, self._stop, boundary, self._reporter, self._meter, metrics)
         if metrics is not None:
             metrics.show(self._figures)
 
@@ -96,7 +80,7 @@ class Peer:
         return Figures(self.step, self.samples, self._meter.waited, session)
 
     def __enter__(self) -> Peer:
-        if self._closed:
+        if self._closing.over:
             raise PeerError(f"rank {self.rank} has ended: make another peer with peers.join()")
         if unheard := self._stop.listen():
             self._reporter.inform(unheard)
@@ -106,20 +90,7 @@ class Peer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        interrupted = isinstance(error, KeyboardInterrupt) or (self._stop.asked and is_workers_death(error))
-        try:
-            self._end("interrupted" if interrupted or self._stop.raised else ending_of(error))
-        except KeyboardInterrupt:  # as long as others still needed this peer
-            interrupted = True
-            if not self._stop.asked:
-                raise
-        except Exception as failure:
-            if error is None:
-                raise
-            self._reporter.complain(failure)  # and the script's own error goes on
-        if interrupted and self._stop.asked:
-            # No traceback, for nothing is wrong; and the script does not go on behind the block, as if it had finished.
-            raise SystemExit(self._stop.exit_code) from None
+        self._closing.end_block(error)
 
     # Who this is
 
@@ -173,35 +144,34 @@ class Peer:
         """
         if self._attachment is not None:
             raise PeerError(f"rank {self.rank} has a model attached already: a peer has one replica")
-        if self._closed:
+        if self._closing.over:
             raise PeerError(f"rank {self.rank} has ended: attach the model inside of the peer's with statement")
         setup, preset, transport, cards = self._setup, self._preset, self._transport, self._cards
         with self._stop.put_off():  # a gossip thread that nobody knows of could not be ended
-            self._attachment = Attachment(
+            self._attachment = attachment = Attachment(
                 setup, preset, transport, cards, model, optimizer, also or {}, self._reporter, self._set_step
             )
-        self._attachment.start(self._after_step)
-        self._look_at_data(model)
-        self._agreed_at = self.step
+            self._closing.attached(attachment)
+        attachment.start(lambda: self._trained().after_step())
+        self._data.begin(model, attachment.session.bulletin, alone=len(self.view) == 1)
+        self._training = Training(
+            self.rank,
+            attachment,
+            self._stop,
+            self._loops,
+            self._data,
+            self._boundary,
+            self._reporter,
+            self._meter,
+            step=lambda: self.step,
+            count_step=lambda: self._set_step(self.step + 1),
+        )
         self._meter.restart()
         self._stop.patient = True
-        atexit.register(self._forgotten)
+        self._closing.trains(self._training)
         self._reporter.report(state="training")
         if not self._launched and self.world_size > 1 and self.rank == min(self.view):
-            self._reporter.announce("formed", self._who_trains())
-
-    def _who_trains(self) -> str:
-        """Say that a swarm has formed: where no launcher shows it, nothing else would."""
-        setup = self._setup
-        sentence = f"{len(self.view)} peers train together: {setup.algorithm} on {setup.topology}"
-        watched = setup.keys is None and self._transport.endpoint.is_loopback
-        return f"{sentence}; to watch them: gossip watch {self._transport.endpoint}" if watched else sentence
-
-    def _look_at_data(self, model: torch.nn.Module) -> None:
-        """Compare this peer's data with that of the others, if there are any."""
-        self._attached().session.bulletin.add("data", self._data_news)
-        if len(self.view) > 1:
-            self._data_watch = DataWatch(model, self._data_news)
+            self._reporter.formed(transport.endpoint, len(self.view))
 
     def _set_step(self, step: int) -> None:
         self.step = step
@@ -209,54 +179,14 @@ class Peer:
     def _attached(self) -> Attachment:
         if self._attachment is None:
             raise PeerError(f"rank {self.rank} has no model yet: call peer.attach(model, optimizer) first")
-        if self._closed:
+        if self._closing.over:
             raise PeerError(f"rank {self.rank} has ended: use the peer inside of its with statement")
         return self._attachment
 
-    def _after_step(self) -> None:
-        attachment = self._attached()
-        driver = attachment.session.driver
-        self._reporter.step_ends()
-        self.step += 1
-        if self._boundary:
-            self._boundary.passed(self.step, self._meter.seconds)
-        waited = attachment.steps.exchange()
-        if self._diverged_at is None and attachment.session.chronicle.counts["NotFinite"]:
-            self._diverged_at = self.step
-        took = self._meter.finish(waited, driver.bytes_sent, driver.bytes_received, self.samples)
-        self._reporter.step_finished(weight=self.weight, **took)
-        attachment.saving.step_is_over(self.step)
-        if self._data_watch is not None and not self._data_watch.step_over():
-            self._data_watch = None
-        if not self._loops.any_running:
-            self._settle_later()
-
-    def _settle_later(self) -> None:
-        """Save and stop if that is due, once the script is through with the step that the optimizer has just made."""
-        attachment = self._attached()
-        saving, asked = attachment.saving, self._stop.asked
-        if asked:
-            saving.last_is_due(self.step)
-        if saving.begin_if_due(attachment.session.status(), self._loops.begun) or asked:
-            attachment.next_pass.expect(self._settle_now)
-
-    def _settle_now(self) -> None:
-        self._attached().saving.finish(last=self._stop.asked)
-        self._stop.now()
-
-    def _settle(self, stepped: bool = True) -> None:
-        """Save and stop if that is due: between two steps, where neither tears anything apart.
-
-        Args:
-            stepped: whether a step was made since the last time. If none was, gradients may be half accumulated, and
-                stopping has to wait for it.
-        """
-        attachment = self._attached()
-        saving, status = attachment.saving, attachment.session.status()
-        if self._stop.asked and stepped:
-            saving.save_last(self.step, status, self._loops.begun)
-            self._stop.now()
-        saving.save_if_due(status, self._loops.begun)
+    def _trained(self) -> Training:
+        self._attached()
+        assert self._training is not None
+        return self._training
 
     # Data
 
@@ -279,30 +209,17 @@ class Peer:
         return self._batches(dataset, batch_size, epochs, {"drop_last": drop_last, **loader})
 
     def _batches(self, dataset: Any, batch_size: int, epochs: int, options: dict[str, Any]) -> Iterator[Any]:
+        self._attached().next_pass.now()
         attachment = self._attached()
-        attachment.next_pass.now()
-        bulletin, saving = attachment.session.bulletin, attachment.saving
-        loop = self._loops.begin(dataset, batch_size, epochs, bulletin, saving, **options)
+        loop = self._loops.begin(dataset, batch_size, epochs, attachment.session.bulletin, attachment.saving, **options)
         self._meter.skip_samples(self.samples)  # those of a checkpoint are in the lines of a former life
-        if loop is None:
-            return
-        try:
-            for batch in loop:
-                before = self.step
-                self._reporter.step_begins()
-                yield batch
-                # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
-                self._settle(self.step != before)
-        finally:
-            loop.close()
-            if not (self._closed or self._loops.any_running):
-                attachment.steps.pause()
+        if loop is not None:
+            yield from self._trained().through(loop, lambda: self._closing.over)
 
     def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
         """Return a sampler of this peer's part of the data, for a ``DataLoader`` that the script makes itself."""
         sampler = PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
-        whole = isinstance(dataset, int)
-        self._data_news.sample(Sampled(dataset, None) if whole else Sampled(len(dataset), sketch_of(dataset)))
+        self._data.sampled(dataset)
         return sampler
 
     # Agreement
@@ -324,50 +241,7 @@ class Peer:
             AgreementError: not all peers came, or they did not come near enough to each other.
             DivergenceError: this peer's model holds NaN or infinity. The others agree without it.
         """
-        self._attached().next_pass.now()
-        self._agreed_at = self.step
-        try:
-            return self._agree(tolerance, timeout)
-        except AgreementError as error:
-            if must_agree:
-                raise
-            self._reporter.warn(str(error).removeprefix(f"rank {self.rank}: "))
-            return error.disagreement
-
-    def _agree(self, tolerance: float, timeout: float | None, on_agreed: Callable[[], None] = lambda: None) -> float:
-        attachment = self._attached()
-        self._between_rounds()
-        self._reporter.report(state="mixing")
-        attachment.bindings.check()
-        reached = math.inf
-        try:
-            reached = attachment.steps.consensus(Terms(tolerance, timeout, self._between_rounds, on_agreed))
-        except DivergenceError:
-            diverged = self._divergence()
-            assert diverged is not None
-            raise diverged from None
-        except AgreementError as error:
-            reached = error.disagreement
-            raise
-        finally:
-            self._reporter.note(event="consensus", disagreement=reached)
-            self._reporter.report(state="training", disagreement=reached)
-            self._meter.restart()
-        return reached
-
-    def _between_rounds(self) -> None:
-        """Stop here if that was asked for, and let the others know that this peer is there."""
-        if self._stop.asked:
-            self._settle()
-        self._reporter.report_if_due(state="mixing")
-
-    def _divergence(self) -> DivergenceError | None:
-        """Return an error if the model holds NaN or infinity."""
-        names = [] if self._attachment is None else self._attachment.not_finite()
-        if not names:
-            return None
-        self._told_divergence = True
-        return divergence(self.rank, names, self.step, self._diverged_at)
+        return self._trained().consensus(tolerance, timeout, must_agree=must_agree)
 
     def evaluate(
         self,
@@ -380,16 +254,7 @@ class Peer:
         All peers are to call it at the same point: the average is found by mixing, as `consensus` does it. Afterwards
         each has its own values back.
         """
-        attachment = self._attached()
-        if self._stop.asked:
-            attachment.next_pass.now()
-        attachment.bindings.check()
-        return evaluate_both(
-            function,
-            attachment.replica,
-            lambda on_agreed: self._agree(tolerance, timeout, on_agreed),
-            keep_average=attachment.steps.own_is_average,
-        )
+        return self._trained().evaluate(function, tolerance, timeout)
 
     # Reports
 
@@ -411,61 +276,4 @@ class Peer:
         Raises:
             DivergenceError: the model holds NaN or infinity, and the script has not been told that yet.
         """
-        self._end("finished")
-
-    def _forgotten(self) -> None:
-        """Say goodbye as the process exits, for a script that has not done it."""
-        if os.getpid() == self._process:
-            self._reporter.warn("the script ended without peer.close(): use the peer in a with statement")
-            self._end("finished")
-
-    def _end(self, how: str) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        atexit.unregister(self._forgotten)
-        pending: BaseException | None = None
-        if how == "finished" and self._attachment is not None:
-            try:
-                pending = self._last_look(self._attachment)
-                self._stop.patient = False  # others may need this peer for long, and no boundary is ahead
-                self._attachment.stay()
-                self._stop.ending()
-                how = ending_of(pending)
-            except KeyboardInterrupt as request:
-                pending, how = request, "interrupted"
-        self._stop.ending()
-        try:
-            self._leave(how)
-        finally:
-            self._stop.close()
-        if pending is not None:
-            raise pending
-
-    def _leave(self, how: str) -> None:
-        weight = 0.0
-        if self._attachment is None:
-            self._transport.close()
-        else:
-            weight = self.weight
-            if self._data_watch is not None:
-                self._data_watch.close()
-            # Of the time that is left, the other half is for the checkpoint and the summary.
-            self._attachment.close(_FLUSH, at_most=self._stop.seconds_left / 2)
-        if self._metrics is not None:
-            self._metrics.close()
-        self._boundary.close(finished=how == "finished")
-        if self._stop.asked and how == "interrupted":
-            newest = None if self._attachment is None else self._attachment.saving.newest()
-            self._reporter.announce("stop", stop_notice(self.step, newest))
-        self._reporter.end(how, self._meter.age, weight)
-
-    def _last_look(self, attachment: Attachment) -> DivergenceError | None:
-        """Say what is wrong with the model at the end of training, if anything is; return an error if it is useless."""
-        told = self._told_divergence
-        diverged = self._divergence()
-        if diverged is not None:
-            return None if told else diverged
-        if attachment.mixes and self.step > self._agreed_at:
-            self._reporter.warn(no_consensus(self._agreed_at))
-        return None
+        self._closing.end("finished")

@@ -8,14 +8,15 @@ Slurm's `srun` (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from gossip.defaults import ALGORITHM
 from gossip.errors import SettingsError
 from gossip.keys import KeyPair
+from gossip.settings import ALGORITHM
 from gossip.shares import check_share
 
 __all__ = ["Setup", "from_environment"]
@@ -114,8 +115,8 @@ class Setup:
                 f"hosts lists {len(self.hosts)} addresses for {self.world_size} peers: list one for each"
             )
         check_share(self.share)
-        if not self.start_timeout > 0:
-            raise SettingsError(f"start_timeout must be above 0 seconds, not {self.start_timeout}")
+        if not 0 < self.start_timeout < math.inf:
+            raise SettingsError(f"start_timeout must be a number of seconds above 0, not {self.start_timeout}")
         if not self.stop_within >= 0:
             raise SettingsError(f"stop_within must be 0 seconds or more, not {self.stop_within}")
         if self.checkpoint_every < 0 or self.checkpoint_keep < 1:

@@ -116,7 +116,7 @@ def after_both():
 def test_both(after_both):
     assert not first("both")
 
-@pytest.mark.parametrize("word", ["a - b", "[c]::d", "é ü", "", "-x", "@y"])
+@pytest.mark.parametrize("word", ["a - b", "[c]::d", "@é ü", ""])
 def test_named(word):
     assert not first(f"{len(word)} {word[-1:]}")
 """
@@ -129,16 +129,14 @@ def test_named(word):
         "tests/test_fixtures.py::test_after",
         "tests/test_fixtures.py::test_before",
         "tests/test_fixtures.py::test_both",
-        "tests/test_fixtures.py::test_named[-x]",
-        "tests/test_fixtures.py::test_named[@y]",
+        "tests/test_fixtures.py::test_named[@\\xe9 \\xfc]",
         "tests/test_fixtures.py::test_named[[c]::d]",
-        "tests/test_fixtures.py::test_named[\\xe9 \\xfc]",
         "tests/test_fixtures.py::test_named[]",
         "tests/test_fixtures.py::test_named[a - b]",
         "tests/test_once.py::test_once",
     ]
-    assert [line.strip("= ").split(" in ")[0] for line in CLOSING.findall(out)] == ["5 failed, 2 passed, 3 errors"]
-    assert out.count("once more, alone: ") == 7, "each is run again once"
+    assert [line.strip("= ").split(" in ")[0] for line in CLOSING.findall(out)] == ["7 failed, 2 passed, 3 errors"]
+    assert out.count("once more, alone: ") == 9, "each is run again once"
 
 
 def test_whatever_fails_twice_is_red(project: Path) -> None:

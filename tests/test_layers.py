@@ -24,7 +24,18 @@ ROOMS = {
     ],
     "peers": [
         *("setup", "device", "optimizers", "data", "table", "state", "model", "methods", "checkpoints"),
-        *("session", "steps", "reporting", "evaluation", "endings", "attachment", "peer", "joining"),
+        *(
+            "session",
+            "steps",
+            "reporting",
+            "evaluation",
+            "endings",
+            "attachment",
+            "training",
+            "closing",
+            "peer",
+            "joining",
+        ),
     ],
     "launch": [
         *("user_errors", "terminal", "parser", "versions", "options", "watch", "swarm", "report", "catalog", "plots"),

@@ -39,7 +39,7 @@ def test_setting_up_is_one_line(clone: Path) -> None:
     done = make(clone, 0)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "Setting up .venv: installing constraints.txt, once; a minute or two, for torch is large ..."
+        "Setting up .venv: installing constraints.txt, once; a few minutes, for torch is large ..."
     ]
     assert done.stderr == ""
     assert make(clone, 1).returncode == 0, "a second call installs nothing"
@@ -49,7 +49,7 @@ def test_what_the_documents_need_is_installed_by_those_who_build_them(clone: Pat
     done = make(clone, 0, ".venv/.ready-docs")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "Setting up .venv: installing constraints.txt, once; a minute or two, for torch is large ...",
+        "Setting up .venv: installing constraints.txt, once; a few minutes, for torch is large ...",
         "Setting up .venv for the documents, once; some seconds ...",
     ]
     assert make(clone, 1, ".venv/.ready-docs").returncode == 0, "a second call installs nothing"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 from torch.nn import functional
 
 import peers

@@ -3,8 +3,6 @@
     1. `Bye` goes to all members, again and again, until each says `Settled`. Whoever hears it plans without this peer,
        pushes nothing more to it, and says so once all that it had sent is answered. What still comes is refused.
     2. When all have settled, all that is held of each shard goes to one of those who stay; if it refuses, to the next.
-       Those who have settled come first: somebody who came since may never have heard of this peer, and then rejects
-       what it sends.
     3. Nothing held, nothing in flight: the peer is gone.
 
 Were anything passed on before all have settled, and we had to go at once, a lost answer would double mass: told that we
@@ -26,7 +24,6 @@ class Farewell:
     def __init__(self, others: Iterable[Address], shards: int, every: float) -> None:
         """Begin to leave these, saying so again after ``every`` seconds to those who do not answer."""
         self._unsettled = dict.fromkeys(others, -float("inf"))
-        self._settled: set[Address] = set()
         self._every = every
         self._tries = [0] * shards
         #: How often in a row each shard was refused; when it may be offered again, and the shards that wait for that.
@@ -60,16 +57,11 @@ class Farewell:
     def settle(self, address: Address) -> None:
         """Take in that a peer has nothing in flight to us."""
         self._unsettled.pop(address, None)
-        self._settled.add(address)
 
     def forget(self, rank: int) -> None:
         """Wait no more for one that is gone itself."""
         for address in [address for address in self._unsettled if address.rank == rank]:
             del self._unsettled[address]
-
-    def heirs(self, stay: Sequence[Address]) -> Sequence[Address]:
-        """Return who may inherit, of those who stay: all who have settled, or everybody if none of them has."""
-        return [address for address in stay if address in self._settled] or stay
 
     def heir(self, shard: int, heirs: Sequence[Address], now: float) -> Address | None:
         """Return who is to be offered the shard now; None: nobody yet, all have refused just now."""

@@ -78,7 +78,7 @@ class Leaving:
         self.tell(now)
         if not farewell.settled:
             return False
-        heirs = farewell.heirs([state.view.address(rank) for rank in state.view.members if rank != state.me.rank])
+        heirs = [state.view.address(rank) for rank in state.view.members if rank != state.me.rank]
         left = [shard for shard in range(state.mass.layout.shards) if self._has_to_give(farewell, shard)]
         for shard in left if heirs else ():
             if not self._books.outbox.carries(shard):

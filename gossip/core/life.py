@@ -46,8 +46,6 @@ class Life:
         self.leaving = Leaving(traffic.out)
         #: Whether membership is at work.
         self.watching = False
-        #: Whether we have asked to be let in and are not a member yet.
-        self.outside = False
         #: Whether we have joined and do not have the others' state yet.
         self.stateless = False
         #: The ranks that were last reported as slow.
@@ -132,7 +130,7 @@ class Life:
             raise InvariantError(
                 f"Join needs a core with membership, and rank {self._state.me.rank} has none", self._outlet.history()
             )
-        self.watching = self.outside = self.stateless = True
+        self.watching = self.stateless = True
         self.believe(self.membership.handle(members.AskIn(contacts), now), now)
 
     def leave(self, at_once: bool, now: float) -> None:
@@ -206,5 +204,4 @@ class Life:
                 case members.JoinRefused(reason):
                     self._outlet.emit(events.Expelled(reason))
                 case members.Joined():
-                    self.outside = False
                     self._outlet.emit(events.Welcomed())

@@ -93,8 +93,6 @@ class Reception:
         """Take in what a member says, in its present life and in ours."""
         me, view = self._state.me, self._state.view
         origin, destination = message.origin, message.destination
-        if self._life.outside and destination.rank == me.rank and not view.known(origin.rank):
-            return  # it is for a former life of this rank, or a little early: nothing is wrong with it
         if destination.rank != me.rank or origin.rank == me.rank or not view.known(origin.rank):
             raise Rejected(
                 Reason.STRANGER,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gossip.defaults import ALGORITHM
 from gossip.errors import SettingsError
 from gossip.faults import Cut, Incident, Pause, Straggler
 from gossip.faults.weather import Weather
 from gossip.membership import MembershipSettings
-from gossip.settings import Settings
+from gossip.settings import ALGORITHM, Settings
 
 __all__ = ["Scenario"]
 

@@ -155,6 +155,9 @@ class Swarm:
             membership=self._membership(rank, incarnation, roster),
         )
         core.step = 0 if donor is None else donor.step
+        for address in [] if donor is None else donor.view.departing():
+            # Its donor plans without them, but they still have mass to hand over, and this peer may be an heir.
+            core.view.leave(address)
         self.processes[rank] = Process(core)
         self._train(rank)
         return core

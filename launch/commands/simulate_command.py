@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gossip.defaults import ALGORITHM
+from gossip.settings import ALGORITHM
 from launch.options.arguments import AVERAGING, check_plot, fault_reader, integer, positive, seconds
 
 if TYPE_CHECKING:

@@ -111,8 +111,8 @@ def _notices(run: Run, line: TimeLine) -> str:
     paces = [rank.series.total("seconds") / rank.series.total("lines") for rank in run.ranks if len(rank.series)]
     if run.config.get("straggler") and paces and min(paces) < _SHORT_STEP:
         found.append(
-            f"A step takes {1000 * min(paces):.1f} ms on the fastest rank. So short a step depends on which process gets "
-            "the CPU: a straggler may be much slower than it was told to be. Longer steps show the factor."
+            f"A step takes {1000 * min(paces):.1f} ms on the fastest rank. So short a step depends on which process "
+            "gets the CPU: a straggler may be much slower than it was told to be. Longer steps show the factor."
         )
     if not any(rank.series.total("losses") + rank.series.total("odd") for rank in run.ranks):
         found.append("No loss was recorded: log it in the script with peer.log(loss=loss).")

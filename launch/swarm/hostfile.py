@@ -75,7 +75,7 @@ LOCAL = HostLine("localhost")
 def read_hostfile(path: Path) -> list[HostLine]:
     """Read a hostfile; a mistake in it is an error that names the line."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")  # editors on Windows begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise CommandError(f"cannot read the hostfile {path}: {reason or error}") from error

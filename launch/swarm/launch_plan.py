@@ -113,10 +113,17 @@ def check_program(script: str, module: bool, *, here: bool) -> None:
     """
     if module:
         return
+    if Path(script).is_dir():
+        raise CommandError(f"{script} is a directory: name the script in it, or a module with -m")
     if script.endswith(".py"):
         if not Path(script).is_file():
             raise CommandError(f"the script {script} does not exist")
     elif here and shutil.which(script) is None:
+        if Path(script).is_file():
+            raise CommandError(
+                f"the program {script} cannot be executed: name it with a path (./{Path(script).name}), and allow it "
+                "with chmod +x; the name of a Python script ends in .py"
+            )
         hint = f"; did you mean --algorithm {script}?" if script.partition(":")[0] in policies.names() else ""
         raise CommandError(f"cannot find the program {script}: it is not a script (.py), and not on the PATH{hint}")
 

@@ -40,8 +40,10 @@ def claimed(run_dir: Path) -> Iterator[bool]:
         run_dir.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(run_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
+        file = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = "there is a file in its place" if file else error.strerror or str(error)
         raise CommandError(
-            f"cannot write to the run directory {run_dir}: {error.strerror or error}; choose another --run-dir"
+            f"cannot write to the run directory {run_dir}: {reason}; choose another --run-dir"
         ) from error
     try:
         yield _locked(descriptor)

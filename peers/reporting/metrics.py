@@ -103,7 +103,7 @@ _INFO = ("rank", "run", "topology", "algorithm", "version")
 
 def _of_session(session: Session) -> Iterator[Metric]:
     status, driver, chronicle, row = session.status(), session.driver, session.chronicle, session.rows.own()
-    counts = dict(chronicle.counts)
+    counts, rejected = dict(chronicle.counts), dict(chronicle.rejected)
     states = ["alive", *list(chronicle.states.values())]
     yield _gauge("weight", "This peer's push-sum weight, the mean over its shards.", session.weight)
     yield _gauge("life", "The present incarnation of this peer.", status.me.incarnation)
@@ -122,7 +122,7 @@ def _of_session(session: Session) -> Iterator[Metric]:
     yield _counters("member_changes", "Changes of other members in this peer's view.", "kind", happened)
     yield _counter("reincarnations", "Lives of this peer that were declared dead.", counts.get("reincarnated", 0))
     yield _counter("written_off_weight", "Weight that this peer wrote off.", chronicle.written_off)
-    reasons = {reason.value: status.rejected.get(reason, 0) for reason in Reason}
+    reasons = {reason.value: rejected.get(reason, 0) for reason in Reason}
     yield _counters("rejected_frames", "Frames that were rejected.", "reason", reasons)
     fates = {label: counts.get(what, 0) for label, what in _FATES.items()}
     yield _counters("parcels", "Parcels of others booked or refused; own ones released or taken back.", "fate", fates)

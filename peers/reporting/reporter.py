@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peers.reporting.logged import as_number
+from gossip.endpoint import Endpoint
 from peers.reporting.metrics import Figures
+from peers.reporting.numbers import as_number
 from peers.reporting.records import Records
 from peers.reporting.step_line import StepLine
 from peers.reporting.summary import gossip_summary
@@ -37,6 +38,7 @@ class Reporter:
             channel: to the launcher, if there is one.
             figures: returns where the peer is.
         """
+        self._setup = setup
         self._rank, self._compress = setup.rank, setup.compress
         #: Where the peer's files go; None: nowhere.
         self.directory = records.directory
@@ -64,6 +66,19 @@ class Reporter:
         """Say something that the user should read, as an event of this kind."""
         _log.warning("rank %d: %s", self._rank, sentence)
         self.note(event=event, text=sentence)
+
+    def formed(self, endpoint: Endpoint, peers: int) -> None:
+        """Say that a swarm has formed: where no launcher shows it, nothing else would."""
+        setup = self._setup
+        sentence = f"{peers} peers train together: {setup.algorithm} on {setup.topology}"
+        if setup.keys is None and endpoint.is_loopback:
+            sentence += f"; to watch them: gossip watch {endpoint}"
+        self.announce("formed", sentence)
+
+    @property
+    def step(self) -> int:
+        """Steps of the optimizer so far."""
+        return self._figures().step
 
     def note(self, **event: Any) -> None:
         """Write an event into the records."""
@@ -148,8 +163,8 @@ class Reporter:
             "exit": how,
         }
         if session is not None:
-            driver = session.driver
-            summary |= gossip_summary(session.status(), weight, driver.bytes_sent, driver.bytes_received)
+            driver, rejected = session.driver, session.chronicle.rejected
+            summary |= gossip_summary(session.status(), rejected, weight, driver.bytes_sent, driver.bytes_received)
         self._line.write()
         self._records.summary(**summary)
         self._records.close()

@@ -47,6 +47,9 @@ class Chronicle:
         """
         #: Effects of the core by their name, and what happened to members: "member died" and so on.
         self.counts: Counter[str] = Counter()
+        #: Rejected frames, by reason. What a newcomer hears before it is let in does not count: others push to a rank
+        #: that was restarted until they know, and it does not know them yet.
+        self.rejected: Counter[Reason] = Counter()
         #: The last known state of each other rank.
         self.states: dict[int, str] = dict.fromkeys(known, "alive")
         #: The weight that nobody holds any more because of this peer.
@@ -129,7 +132,11 @@ class Chronicle:
         return "refuted" if before.state is State.SUSPECT else "moved"
 
     def _rejected(self, effect: events.RejectedFrame) -> None:
-        reason, count = effect.reason, effect.count
+        reason = effect.reason
+        if self._newcomer and reason is Reason.STRANGER:
+            return
+        self.rejected[reason] += 1
+        count = self.rejected[reason]
         if _is_round(count):
             self._note(
                 event="rejected", reason=reason.value, origin=effect.origin, count=count, text=effect.detail[:200]

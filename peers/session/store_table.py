@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 
@@ -111,8 +112,9 @@ class StoreTable:
             if store.add(f"joined/{self._rank}", 1) != joined + 1:
                 raise self._twice()
         except BaseException:
-            if self._text(table, self._rank) == own:
-                table.set(f"card/{self._rank}", "")  # taken back, not deleted: who asks for a missing key has to wait
+            # Taken back, unless another process has replaced it. Not deleted: who asks for a missing key has to wait.
+            with suppress(RuntimeError):
+                table.compare_set(f"card/{self._rank}", own, "")
             raise
         table.set(f"read/{self._rank}", "")
         if not self._joins_group and self._serves:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-import peers.peer
+import peers.closing
 from gossip import presets
 from gossip.membership import MembershipSettings
 
@@ -36,7 +36,7 @@ def main() -> None:
     args = parser.parse_args()
     for name, preset in presets._PRESETS.items() if args.quick else ():
         presets._PRESETS[name] = replace(preset, membership=QUICK)
-    peers.peer._FLUSH = FLUSH
+    peers.closing._FLUSH = FLUSH
     own = {"hosts": args.hosts.split(","), "rank": args.rank, "run_dir": args.run_dir, "insecure": True}
     with peers.join(**own if args.hosts else {}) as peer:
         torch.manual_seed(0)

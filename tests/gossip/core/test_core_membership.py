@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hand_swarm import RUN, only, parcel, schedule
+from hand_swarm import RUN, only, schedule
 
 from gossip import events, policies
 from gossip.books.mass import Mass
@@ -193,19 +193,6 @@ def test_a_newcomer_is_welcome_once_it_knows_everybody() -> None:
     effects = one.say(1, Holdings(), record(1), record(2))
     assert only(effects, events.Welcomed) == [events.Welcomed()]
     assert one.core.view.members == {0: 0, 1: 0, 2: 0}
-
-
-def test_what_is_for_a_former_life_is_not_held_against_anybody() -> None:
-    """Others push to a rank that was restarted until they know; it does not know them before it is let in."""
-    one = newcomer()
-    one.feed(events.Join([record(1)]))
-    stray = Rumour(Address(2, 0), HERE, b"news", encode_updates([]))
-    assert one.hear(stray) == []
-    assert one.hear(parcel(2, 0, value=[1.0, 2.0])) == []
-    assert one.core.rejections.total == 0
-    one.say(1, Welcome(0), record(1))
-    one.say(1, Holdings(), record(1))
-    assert only(one.hear(stray), events.RejectedFrame), "a member knows everybody"
 
 
 def test_a_digest_that_overtakes_the_records_is_no_welcome() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hand_swarm import CIRCLE, PAIR, Hand, only, schedule
+from hand_swarm import CIRCLE, PAIR, Hand, only
 
 from gossip import events
-from gossip.core.core import Core
 from gossip.core.farewell import Farewell
-from gossip.view.view import Roster
 from gossip.wire.messages import Ack, Address, Bye, Parcel, Refusal, Settled
 
 ONE, TWO, THREE = Address(1, 0), Address(2, 0), Address(3, 0)
@@ -210,24 +208,3 @@ def test_who_goes_without_handing_over_makes_nobody_keep_more() -> None:
     hand.step(0)
     (parcel,) = hand.parcels()
     assert parcel.weight == 0.5
-
-
-def test_a_newcomer_that_has_never_heard_of_the_leaver_is_no_heir() -> None:
-    """It came by a donor that plans without the leaver already, so it rejects whatever the leaver sends."""
-    hand = Hand(1.0, 2.0, 3.0, turns=[CIRCLE])
-    for rank in (0, 2):
-        core, members = hand.cores[rank], {rank: 0, 1: 0}
-        roster = Roster(members, lambda n: schedule(n, CIRCLE))
-        hand.cores[rank] = Core(core.me, core.mass, roster, core.policy, core.state.settings)
-    leaver = hand.cores[0]
-    hand.feed(0, events.Leave())
-    hand.feed(0, events.PeerAlive(TWO))
-    left = only(hand.settle(), events.Left)
-    while not left:
-        due = leaver.deadline
-        assert due is not None
-        assert due < 60, "it offers its mass for ever"
-        left = [*only(hand.tick(0, due), events.Left), *only(hand.settle(), events.Left)]
-    assert left == [events.Left(0.0)]
-    assert hand.total()[0] == 3.0
-    assert hand.cores[1].inbox.weight(0) == 1.0

@@ -151,6 +151,26 @@ def test_a_short_cut_is_no_death() -> None:
     assert result.disagreement < 1e-9
 
 
+@pytest.mark.parametrize("seed", [5, 24])
+def test_a_leaver_may_leave_its_mass_to_a_newcomer_whose_donor_has_forgotten_it(seed: int) -> None:
+    """The newcomer comes while the leaver still waits for the others, by a donor that plans without it already."""
+    scenario = Scenario(
+        peers=4,
+        steps=80,
+        topology="complete",
+        algorithm="sgp",
+        seed=seed,
+        size=2,
+        delay=(0.1, 0.5),
+        detect=0.05,
+        leaves=(parse_incident("3@1s"),),
+        joins=(parse_incident("4@1.5s"),),
+    )
+    result = simulate(scenario)
+    assert "left 3" in [what for _, what in result.incidents], "it offered its mass for ever"
+    assert result.weight_total == pytest.approx(5)
+
+
 def test_a_topology_without_the_new_size_gives_way_to_base() -> None:
     scenario = Scenario(peers=8, steps=100, topology="hypercube", algorithm="osgp", kills=(parse_incident("3@20"),))
     assert simulate(scenario).disagreement < 1e-3

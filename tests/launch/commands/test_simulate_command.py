@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from commands import Capture, failure, said
 
-from gossip.defaults import ALGORITHM
 from gossip.faults import parse_cut, parse_incident, parse_pause
+from gossip.settings import ALGORITHM
 from launch import cli, terminal
 from launch.options.arguments import AVERAGING
 from launch.options.options import LaunchOptions

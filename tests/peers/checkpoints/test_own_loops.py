@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,7 @@ def test_a_run_that_resumes_equals_one_that_was_not_interrupted(
 
 def test_who_is_asked_to_stop_stops_when_the_script_is_through_with_the_step(tmp_path: Path) -> None:
     def ask(peer: Peer, _: nn.Module) -> None:
-        peer._stop.asked = peer.step >= 4
+        peer._stop.number = signal.SIGTERM if peer.step >= 4 else 0
 
     expected = trained(None)
     with pytest.raises(SystemExit):

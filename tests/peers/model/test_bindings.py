@@ -100,16 +100,19 @@ def test_what_cannot_be_taken_in_is_refused_with_the_next_step_and_nothing_is_ex
 ) -> None:
     def body(peer: Peer) -> None:
         model = Running()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         peer.attach(model, optimizer)
         model.to(peer.device).float()  # changes nothing
         optimizer.step()
         change(model)
+        for one in model.parameters():
+            one.grad = torch.ones_like(one)
         with pytest.raises(SettingsError, match=says):
             optimizer.step()
         with pytest.raises(SettingsError, match=says):
             peer.consensus()
         assert peer.step == 1
+        assert not optimizer.state, "before the optimizer moves anything"
 
     swarm(1, body)
 

@@ -1,0 +1,206 @@
+"""The training of a peer's model: after each step, between two batches, in an agreement, and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from peers.attachment import Attachment
+from peers.data.data_watch import DataComparison
+from peers.data.loops import DataLoops
+from peers.endings import divergence, no_consensus
+from peers.evaluation import Evaluation, evaluate_both
+from peers.reporting.reporter import Reporter
+from peers.reporting.step_meter import StepMeter
+from peers.session.agreement_errors import AgreementError, DivergenceError
+from peers.session.consensus import Terms
+from peers.session.injection import Boundary
+from peers.session.stopping import StopRequest
+
+__all__ = ["Training"]
+
+
+class Training:
+    """The steps of one attached model. For the trainer's thread."""
+
+    def __init__(
+        self,
+        rank: int,
+        attachment: Attachment,
+        stop: StopRequest,
+        loops: DataLoops,
+        data: DataComparison,
+        boundary: Boundary,
+        reporter: Reporter,
+        meter: StepMeter,
+        step: Callable[[], int],
+        count_step: Callable[[], None],
+    ) -> None:
+        """Begin where the attachment is.
+
+        Args:
+            rank: of the peer.
+            attachment: the model.
+            stop: the request to stop, which may come at any moment.
+            loops: over data.
+            data: is compared with that of the others in the first steps.
+            boundary: injects faults between steps.
+            reporter: of the peer.
+            meter: measures the steps.
+            step: returns the number of steps so far.
+            count_step: counts one more.
+        """
+        self._rank = rank
+        self._attachment = attachment
+        self._stop, self._loops, self._data = stop, loops, data
+        self._boundary, self._reporter, self._meter = boundary, reporter, meter
+        self._step, self._count_step = step, count_step
+        #: The step at which the peers last tried to agree, and the one after which NaN or infinity was noticed.
+        self._agreed_at = step()
+        self._diverged_at: int | None = None
+        #: Whether the script has been told that training diverged.
+        self._told = False
+
+    # Steps
+
+    def after_step(self) -> None:
+        """Exchange, report, and save if that is due: the optimizer has moved the values."""
+        attachment = self._attachment
+        driver = attachment.session.driver
+        self._reporter.step_ends()
+        self._count_step()
+        if self._boundary:
+            self._boundary.passed(self._step(), self._meter.seconds)
+        waited = attachment.steps.exchange()
+        if self._diverged_at is None and attachment.session.chronicle.counts["NotFinite"]:
+            self._diverged_at = self._step()
+        took = self._meter.finish(waited, driver.bytes_sent, driver.bytes_received, self._loops.samples)
+        self._reporter.step_finished(weight=attachment.session.weight, **took)
+        attachment.saving.step_is_over(self._step())
+        self._data.step_over()
+        if not self._loops.any_running:
+            self._settle_later()
+
+    def _settle_later(self) -> None:
+        """Save and stop if that is due, once the script is through with the step that the optimizer has just made."""
+        attachment = self._attachment
+        saving, asked = attachment.saving, self._stop.asked
+        if asked:
+            saving.last_is_due(self._step())
+        if saving.begin_if_due(attachment.session.status(), self._loops.begun) or asked:
+            attachment.next_pass.expect(self._settle_now)
+
+    def _settle_now(self) -> None:
+        self._attachment.saving.finish(last=self._stop.asked)
+        self._stop.now()
+
+    def settle(self, stepped: bool = True) -> None:
+        """Save and stop if that is due: between two steps, where neither tears anything apart.
+
+        Args:
+            stepped: whether a step was made since the last time. If none was, gradients may be half accumulated, and
+                stopping has to wait for it.
+        """
+        attachment = self._attachment
+        saving, status = attachment.saving, attachment.session.status()
+        if self._stop.asked and stepped:
+            saving.save_last(self._step(), status, self._loops.begun)
+            self._stop.now()
+        saving.save_if_due(status, self._loops.begun)
+
+    def through(self, loop: Generator[Any, None, None], over: Callable[[], bool]) -> Iterator[Any]:
+        """Yield the batches of a loop, and settle between them.
+
+        Args:
+            loop: over data.
+            over: whether the peer has ended meanwhile.
+        """
+        try:
+            for batch in loop:
+                before = self._step()
+                self._reporter.step_begins()
+                yield batch
+                # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
+                self.settle(self._step() != before)
+        finally:
+            loop.close()
+            if not (over() or self._loops.any_running):
+                self._attachment.steps.pause()
+
+    # Agreement
+
+    def evaluate(self, function: Callable[[], Any], tolerance: float, timeout: float | None) -> Evaluation:
+        """See `peers.peer.Peer.evaluate`."""
+        attachment = self._attachment
+        if self._stop.asked:
+            attachment.next_pass.now()
+        attachment.bindings.check()
+        return evaluate_both(
+            function,
+            attachment.replica,
+            lambda on_agreed: self.agree(tolerance, timeout, on_agreed),
+            keep_average=attachment.steps.own_is_average,
+        )
+
+    def consensus(self, tolerance: float, timeout: float | None, *, must_agree: bool) -> float:
+        """See `peers.peer.Peer.consensus`."""
+        self._attachment.next_pass.now()
+        self._agreed_at = self._step()
+        try:
+            return self.agree(tolerance, timeout)
+        except AgreementError as error:
+            if must_agree:
+                raise
+            self._reporter.warn(str(error).removeprefix(f"rank {self._rank}: "))
+            return error.disagreement
+
+    def agree(self, tolerance: float, timeout: float | None, on_agreed: Callable[[], None] = lambda: None) -> float:
+        """Mix until all agree; return the disagreement reached."""
+        attachment = self._attachment
+        self._between_rounds()
+        self._reporter.report(state="mixing")
+        attachment.bindings.check()
+        try:
+            reached = attachment.steps.consensus(Terms(tolerance, timeout, self._between_rounds, on_agreed))
+        except AgreementError as error:
+            self._mixed(error.disagreement)
+            if isinstance(error, DivergenceError) and (named := self._divergence()) is not None:
+                raise named from None
+            raise
+        self._mixed(reached)
+        return reached
+
+    def _mixed(self, reached: float) -> None:
+        self._reporter.note(event="consensus", disagreement=reached)
+        self._reporter.report(state="training", disagreement=reached)
+        self._meter.restart()
+
+    def _between_rounds(self) -> None:
+        """Stop here if that was asked for, and let the others know that this peer is there."""
+        if self._stop.asked:
+            self.settle()
+        self._reporter.report_if_due(state="mixing")
+
+    def _divergence(self) -> DivergenceError | None:
+        """Return an error if the model holds NaN or infinity."""
+        names = self._attachment.not_finite()
+        if not names:
+            return None
+        self._told = True
+        return divergence(self._rank, names, self._step(), self._diverged_at)
+
+    # The end
+
+    def last_look(self) -> DivergenceError | None:
+        """Say what is wrong with the model at the end of training, if anything is; return an error if it is useless."""
+        told = self._told
+        diverged = self._divergence()
+        if diverged is not None:
+            return None if told else diverged
+        if self._attachment.mixes and self._step() > self._agreed_at:
+            self._reporter.warn(no_consensus(self._agreed_at))
+        return None
+
+    def close(self) -> None:
+        """Look at no more data."""
+        self._data.close()
