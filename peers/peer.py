@@ -57,7 +57,7 @@ class Peer:
         self._setup, self._preset = setup, preset
         self._transport, self._cards = transport, cards
         self._records = records
-        self._boundary = boundary
+        self._boundary, self._metrics = boundary, metrics
         self._launched = channel is not None
         self._stop = StopRequest(setup.stop_within)
         #: Where the model belongs: move it there before `attach`.

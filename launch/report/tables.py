@@ -21,8 +21,8 @@ _HEADINGS = (
 )  # fmt: skip
 _LEFT = ("rank", "host", "how it ended")
 _ABOUT_WEIGHTS = (
-    "Weights are those of the last steps, before the peers handed them over to each other and left. They add up to "
-    "about the number of peers: some weight is in flight, and the peers ended at different times."
+    "Weights are those at the end of the last steps, before the peers handed them over to each other and left. The "
+    "weight that is in flight then is missing. With it, and without deaths and joins, they add up to 1 per peer."
 )
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["RESERVED", "as_number", "why_not_logged"]
+from peers.reporting.numbers import as_number
+
+__all__ = ["RESERVED", "why_not_logged"]
 
 #: The names that every line of the metrics has already, or that TensorBoard shows.
 RESERVED = frozenset(
@@ -27,11 +29,3 @@ def why_not_logged(values: Mapping[str, Any]) -> str | None:
         elif value is not None and not isinstance(value, str | int) and as_number(value) is None:
             return f"{name} is a {type(value).__name__}: log a number, or text"
     return None
-
-
-def as_number(value: Any) -> float | None:
-    """Return a logged value as a number, or None if it is none that a curve could show."""
-    try:
-        return None if isinstance(value, str) else float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        return None

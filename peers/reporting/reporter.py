@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gossip.endpoint import Endpoint
-from peers.reporting.logged import as_number
 from peers.reporting.metrics import Figures
+from peers.reporting.numbers import as_number
 from peers.reporting.records import Records
 from peers.reporting.step_line import StepLine
 from peers.reporting.summary import gossip_summary

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gossip.errors import SettingsError
-from peers.reporting.logged import as_number
+from peers.reporting.numbers import as_number
 
 __all__ = ["TensorBoard", "check_tensorboard"]
 

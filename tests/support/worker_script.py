@@ -1,4 +1,4 @@
-"""A peer with workers that gets SIGTERM together with all its processes, as schedulers send it.
+"""A peer with workers, which gets SIGTERM together with all its processes from the one who started it.
 
 python worker_script.py RUN_DIRECTORY
 """
@@ -6,8 +6,6 @@ python worker_script.py RUN_DIRECTORY
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 import sys
 import time
 
@@ -23,7 +21,7 @@ def idle() -> None:
 
 
 def main(run_dir: str) -> None:
-    """Train, and be asked to stop in the third step."""
+    """Train, and wait for a line in the second step, which takes 16 batches."""
     with peers.join({}, run_dir=run_dir, checkpoint_every=100) as peer:
         model = torch.nn.Linear(2, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -34,11 +32,13 @@ def main(run_dir: str) -> None:
         child.join()
         print("terminated:", child.exitcode, flush=True)
         options = {"num_workers": 2, "prefetch_factor": 1, "multiprocessing_context": "fork"}
-        for number, x in enumerate(peer.batches(torch.ones(64, 2), 2, 1, **options)):
+        for number, x in enumerate(peer.batches(torch.ones(256, 2), 2, 1, **options)):
             model(x).sum().backward()
-            if number == 2:
-                os.killpg(0, signal.SIGTERM)
-            optimizer.step()
+            if number == 17:
+                print("waits", flush=True)
+                sys.stdin.readline()
+            if number % 16 == 15:  # the step that is under way needs batches that no worker has loaded yet
+                optimizer.step()
 
 
 if __name__ == "__main__":

@@ -71,8 +71,8 @@ def train(peer: peers.Peer, loss: float = 0.5) -> None:
 
 def test_a_peer_tells_what_it_did() -> None:
     with peers.join(metrics_port=0, run="it") as peer:
-        assert peer._metrics is not None
-        before = figures(scraped(peer._metrics))
+        assert peer._closing._metrics is not None
+        before = figures(scraped(peer._closing._metrics))
         assert before["gossip_steps_total"] == 0, "also before there is a model"
         train(peer)
         peer._reporter.report(state="training")
@@ -81,7 +81,7 @@ def test_a_peer_tells_what_it_did() -> None:
         (frame,) = WireCodec("it", peer._attached().replica.layout).encode(Hello(Address(1, 0), Address(0, 0)))
         session.driver.post(events.Received([bytes(frame[:-1]) + bytes([frame[-1] ^ 1])]))
         session.driver.merge()  # answered once the frame is counted
-        text = scraped(peer._metrics)
+        text = scraped(peer._closing._metrics)
         waited, sent = peer._meter.waited, session.driver.bytes_sent
     found = figures(text)
     assert found["gossip_steps_total"] == STEPS
@@ -109,8 +109,8 @@ def test_a_peer_tells_what_it_did() -> None:
 def test_every_figure_is_explained_and_well_named() -> None:
     with peers.join(metrics_port=0) as peer:
         train(peer)
-        assert peer._metrics is not None
-        text = scraped(peer._metrics)
+        assert peer._closing._metrics is not None
+        text = scraped(peer._closing._metrics)
     helped = re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE)
     typed = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     assert [name for name, _ in helped] == list(typed)
@@ -123,14 +123,14 @@ def test_every_figure_is_explained_and_well_named() -> None:
 
 def test_the_loss_is_the_one_that_was_logged_last() -> None:
     with peers.join(metrics_port=0) as peer:
-        assert peer._metrics is not None
+        assert peer._closing._metrics is not None
         train(peer, loss=0.75)
         peer.log(loss=torch.tensor(0.25))
         peer._reporter.report(state="training", disagreement=1e-3)
-        found = figures(scraped(peer._metrics))
+        found = figures(scraped(peer._closing._metrics))
         peer.log(loss=float("nan"))
         peer._reporter.report(state="training", disagreement=float("inf"))
-        odd = figures(scraped(peer._metrics))
+        odd = figures(scraped(peer._closing._metrics))
     assert found["gossip_loss"] == 0.25
     assert found["gossip_disagreement"] == 1e-3
     assert odd["gossip_loss"] == 0.25, "what is not finite is no figure"
@@ -158,15 +158,15 @@ def test_the_local_rank_is_added_and_the_port_is_given_back() -> None:
     with reserved_ports(1) as (port,):
         for _ in range(2):
             with peers.join(metrics_port=port - 1, local_rank=1) as peer:
-                assert peer._metrics is not None
-                assert peer._metrics.endpoint.port == port
-                scraped(peer._metrics)
+                assert peer._closing._metrics is not None
+                assert peer._closing._metrics.endpoint.port == port
+                scraped(peer._closing._metrics)
     nothing_new(before)
 
 
 def test_nothing_is_served_unless_asked_for() -> None:
     with peers.join() as peer:
-        assert peer._metrics is None
+        assert peer._closing._metrics is None
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ def test_a_scrape_in_the_middle_of_changes_is_whole() -> None:
     with peers.join(metrics_port=0) as peer:
         train(peer)
         peer._attached().session.chronicle = chronicle
-        assert peer._metrics is not None
+        assert peer._closing._metrics is not None
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(peer._metrics._figures)
+        registry.register(peer._closing._metrics._figures)
         thread.start()
         try:
             seen = [figures(generate_latest(registry).decode())["gossip_members state=alive"] for _ in range(40)]

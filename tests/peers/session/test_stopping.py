@@ -387,7 +387,7 @@ def test_sigterm_while_the_others_still_need_a_peer_that_has_finished(tmp_path: 
     def works(peer: peers.Peer) -> None:
         model = nn.Linear(2, 1)
         peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        until(lambda: bool(holder and holder[0]._closed and not holder[0]._stop.patient))
+        until(lambda: bool(holder and holder[0]._closing.over and not holder[0]._stop.patient))
         terminate()
         until(lambda: peer.view == (1,))
 
@@ -433,19 +433,28 @@ def test_sigterm_in_an_exchange_that_hangs_ends_the_peer_in_half_of_its_time(tmp
 def test_sigterm_for_all_processes_of_a_peer_with_workers(tmp_path: Path) -> None:
     """As Slurm sends it: workers serve until the peer has ended, and other children end as usual."""
     script = Path(__file__).parents[2] / "support" / "worker_script.py"
-    done = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path)],
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=LONGEST_PROCESS,
         start_new_session=True,
-        check=False,
     )
-    assert done.returncode == 143, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    assert "stopped after step 3 as asked, and saved that as a checkpoint" in done.stderr
-    assert done.stdout == "terminated: -15\n"
-    assert checkpoints(tmp_path) == ["step-00000003"]
+    try:
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(2)]
+        if said[1]:
+            os.killpg(process.pid, signal.SIGTERM)
+        out, err = process.communicate("\n", timeout=LONGEST_PROCESS)
+    finally:
+        process.kill()
+        process.communicate()
+    assert said == ["terminated: -15\n", "waits\n"], err
+    assert process.returncode == 143, out + err
+    assert "Traceback" not in err
+    assert "stopped after step 2 as asked, and saved that as a checkpoint" in err
+    assert checkpoints(tmp_path) == ["step-00000002"]
 
 
 def test_what_workers_do_can_be_sent_to_those_that_are_spawned() -> None:
