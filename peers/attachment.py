@@ -14,7 +14,6 @@ from peers.checkpoints.saving import Restored, Saving, Stateful
 from peers.methods.choosing import fit
 from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
 from peers.model.bindings import Bindings
-from peers.model.frozen import Frozen
 from peers.model.held import Held
 from peers.reporting.reporter import Reporter
 from peers.session.cards import Card
@@ -72,7 +71,6 @@ class Attachment:
             raise
         if setup.rank == 0 and (notice := gamma_notice(setup.compress, policy)):
             reporter.warn(notice)
-        self._frozen = Frozen(model)
         #: Sees to it that the model's values stay where they are exchanged from.
         self.bindings = Bindings(model, optimizer, self.replica, reporter.warn)
         #: Knows when the script is through with a step.
@@ -143,7 +141,6 @@ class Attachment:
         def before_move() -> None:
             self.next_pass.now()
             self.bindings.check()
-            self._frozen.check(self._optimizer)
             steps.begin()
 
         def after_move() -> None:

@@ -110,7 +110,8 @@ def _watch_attach(peer: peers.Peer, padding: int) -> None:
 
     def attached(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         if padding:
-            model.register_buffer("padding", torch.zeros(padding << 20, dtype=torch.uint8))
+            # Not what the others have: only what differs is sent.
+            model.register_buffer("padding", torch.full((padding << 20,), peer.rank, dtype=torch.uint8))
         attach(model, optimizer)
         assert peer._records.directory is not None
         (peer._records.directory / "size").write_text(str(peer._attached().replica.layout.size))

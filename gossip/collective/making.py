@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gossip import codecs
 from gossip.books.mass import Mass
 from gossip.collective.attempts import Attempts
@@ -54,13 +56,29 @@ def _residuals(policy: Policy, compress: str) -> Residuals | None:
     return Residuals(codecs.parse(compress), correction)
 
 
-def exchange_of(policy: Policy, me: Address, mass: Mass, settings: Settings) -> Collective | None:
-    """Return the exchange that the policy needs besides pushing mass, if it needs one."""
+def exchange_of(
+    policy: Policy, me: Address, mass: Mass, settings: Settings, members: Mapping[int, int]
+) -> Collective | None:
+    """Return the exchange that the policy needs besides pushing mass, if it needs one.
+
+    Args:
+        policy: the algorithm.
+        me: this peer.
+        mass: its values.
+        settings: of the protocol.
+        members: the incarnation of every member that is known from the start, by rank.
+    """
     check_settings(policy, settings.share, settings.compress)
     if not policy.collective:
         return None
     if policy.collective == "server":
-        return ParameterServer(me, mass.pool, first=settings.resend_first, ceiling=settings.resend_ceiling)
+        return ParameterServer(
+            me,
+            mass.pool,
+            first=settings.resend_first,
+            ceiling=settings.resend_ceiling,
+            lives_drawn=me.incarnation > 0 and len(members) > 1,
+        )
     return Reduction(
         me,
         Attempts(mass.pool, getattr(policy, "plan", "auto"), _residuals(policy, settings.compress)),

@@ -36,7 +36,7 @@ from gossip.wire.messages import Address, Chunk, Subject
 
 __all__ = ["CENTRE", "ParameterServer"]
 
-#: The lowest rank of the founders, in its first life and in no other.
+#: The lowest rank of the founders, in its first life and in no other; where founders draw their lives, not this one.
 CENTRE = Address(0, 0)
 
 
@@ -50,16 +50,22 @@ class _Worker:
 class ParameterServer:
     """One peer's part: the centre's or a worker's."""
 
-    def __init__(self, me: Address, pool: Pool, *, first: float, ceiling: float) -> None:
-        """Make this peer the centre if it is rank 0 in its life 0, otherwise a worker.
+    def __init__(self, me: Address, pool: Pool, *, first: float, ceiling: float, lives_drawn: bool = False) -> None:
+        """Make this peer the centre if it is rank 0 in its first life, otherwise a worker.
 
         Args:
             me: this peer.
             pool: the source of memory for chunks.
             first: seconds until an unanswered chunk is sent again.
             ceiling: the largest such interval, in seconds.
+            lives_drawn: whether this peer is a founder that drew its life, as the others did. Life 0 of another one
+                means then that nothing has been heard of it.
         """
         self._me = me
+        #: The centre; None while its life is not known.
+        self._centre: Address | None = CENTRE
+        if lives_drawn:
+            self._centre = me if me.rank == CENTRE.rank else None
         self._pool = pool
         self._first, self._ceiling = first, ceiling
         self._interval = first
@@ -94,7 +100,7 @@ class ParameterServer:
                         f"Reduce with a move of shape {values.shape}: it must be a flat vector, and only one at a time"
                     )
                 self._move += 1
-                if self._me == CENTRE:
+                if self._me == self._centre:
                     self._out.append(self._own(values))
                 else:
                     self._pending = values
@@ -117,20 +123,24 @@ class ParameterServer:
             part = self._pool.take(stop - start, values.dtype)
             part[:] = values[start:stop]
             self._unanswered[index] = part
-            self._out.append(self._chunk(index, part))
+        self._out.extend(self._chunks())
         self._progress(now)
 
-    def _chunk(self, index: int, part: Values) -> Chunk:
-        return Chunk(self._me, CENTRE, Subject.MOVE, self._move, 0, 0, index, part)
+    def _chunks(self) -> list[Chunk]:
+        """Return the chunks that are not answered; none while nobody knows whom to send them to."""
+        if self._centre is None:
+            return []
+        chunks = self._unanswered.items()
+        return [Chunk(self._me, self._centre, Subject.MOVE, self._move, 0, 0, index, part) for index, part in chunks]
 
     def receive(self, message: Said, me: Address, members: Mapping[int, int], now: float) -> None:
         """Take in a chunk: a worker's move, or the centre's answer."""
         del members
         if not isinstance(message, Chunk):
             return
-        if message.subject is Subject.MOVE and me == CENTRE and self._model is not None:
+        if message.subject is Subject.MOVE and me == self._centre and self._model is not None:
             self._add(message, self._model)
-        elif message.subject is Subject.MODEL and message.origin == CENTRE and message.round == self._move:
+        elif message.subject is Subject.MODEL and message.origin == self._centre and message.round == self._move:
             self._answered(message, now)
 
     def _add(self, chunk: Chunk, model: Values) -> None:
@@ -153,7 +163,7 @@ class ParameterServer:
                 self.refused += 1
         fresh = self._pool.take(stop - start, model.dtype)
         fresh[:] = model[start:stop]
-        self._out.append(Chunk(CENTRE, chunk.origin, Subject.MODEL, chunk.round, 0, 0, chunk.index, fresh))
+        self._out.append(Chunk(self._me, chunk.origin, Subject.MODEL, chunk.round, 0, 0, chunk.index, fresh))
 
     def _answered(self, chunk: Chunk, now: float) -> None:
         if self._pending is None or chunk.index not in self._unanswered:
@@ -176,14 +186,19 @@ class ParameterServer:
     def work(self, me: Address, members: Mapping[int, int], now: float) -> Iterator[Said | events.Effect]:
         """Yield the chunks to send, for the first time or again, and effects."""
         if me != self._me:
-            if self._me == CENTRE:
+            if self._me == self._centre:
                 self._stranded = True
                 yield events.Stranded("others had given this peer up, which is the centre, and have ended")
             self._me = me
             # Only the former life could know which chunks of its last move were added.
             self._unanswered = {index: np.zeros_like(part) for index, part in self._unanswered.items()}
-            self._out.extend(self._chunk(index, part) for index, part in self._unanswered.items())
-        if me != CENTRE and members.get(CENTRE.rank) != CENTRE.incarnation and not self._stranded:
+            self._out.extend(self._chunks())
+        life = members.get(CENTRE.rank)
+        if self._centre is None and life:
+            self._centre = Address(CENTRE.rank, life)
+            self._out.extend(self._chunks())
+        gone = life is None or (self._centre is not None and life != self._centre.incarnation)
+        if me != self._centre and gone and not self._stranded:
             self._stranded = True
             yield events.Stranded(
                 f"the centre, rank {CENTRE.rank}, is gone, and the model with it: that is what parameter-server "
@@ -198,8 +213,7 @@ class ParameterServer:
         if deadline is not None and deadline <= now:
             self._interval = min(self._ceiling, 2 * self._interval)
             self._again_at = now + self._interval
-            for index, part in self._unanswered.items():
-                yield self._chunk(index, part)
+            yield from self._chunks()
 
 
 def _bounds(values: Values) -> list[tuple[int, int]]:

@@ -112,7 +112,7 @@ class Core:
         self.traffic.new_life()
         self._step = Step(self.traffic, step, now)
         #: What is exchanged beside mass, by policies that do.
-        self.collective = exchange_of(policy, me, mass, settings)
+        self.collective = exchange_of(policy, me, mass, settings, view.members)
         self.life = Life(self.traffic, self._step, membership, hands_over=self.collective is None)
         self.news = Rumours(self.state, self.outlet, membership)
         self.handover = Handover(mass, places, annex or Annex())

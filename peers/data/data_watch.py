@@ -21,15 +21,14 @@ __all__ = ["DataComparison", "DataWatch"]
 class DataWatch:
     """The look at one peer's data. For the trainer's thread."""
 
-    def __init__(self, model: torch.nn.Module, news: DataNews, publish: Callable[[], None]) -> None:
+    def __init__(self, model: torch.nn.Module, news: DataNews) -> None:
         """Prepare.
 
         Args:
             model: the replica's.
-            news: what this peer and the others say of their data.
-            publish: passes on what this peer says.
+            news: what this peer and the others say of their data; it goes out with the peer's next report.
         """
-        self._news, self._publish = news, publish
+        self._news = news
         self._inputs = Inputs(model)
 
     def step_over(self) -> bool:
@@ -40,7 +39,6 @@ class DataWatch:
         if not self._inputs.step_over():
             return True
         self._news.saw(self._inputs.digest, constant=self._inputs.constant)
-        self._publish()
         return False
 
     def close(self) -> None:
@@ -53,9 +51,6 @@ class DataBoard(Protocol):
 
     def add(self, name: str, topic: DataNews) -> None:
         """Take part in a topic."""
-
-    def publish(self) -> None:
-        """Pass on what this peer knows."""
 
 
 class DataComparison:
@@ -70,7 +65,7 @@ class DataComparison:
         """Compare this peer's data with that of the others, if there are any."""
         board.add("data", self.news)
         if not alone:
-            self._watch = DataWatch(model, self.news, board.publish)
+            self._watch = DataWatch(model, self.news)
 
     def sampled(self, dataset: Any) -> None:
         """Tell of a data set, or the number of its samples, that was given to `peer.sampler`."""

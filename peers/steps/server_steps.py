@@ -31,7 +31,7 @@ class ServerSteps(CollectiveSteps):
         buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         self._flat = FlatTensors([*parameters, *buffers])
         self._parameters = sum(parameter.numel() for parameter in parameters)
-        self._is_centre = session.status().me == CENTRE
+        self._is_centre = session.status().me.rank == CENTRE.rank
         self._flat.gather()
         #: The model as it came from the centre last: a move is the difference to it.
         self._had = self._flat.values.copy()

@@ -186,3 +186,29 @@ def test_what_cannot_be_a_move_changes_nothing() -> None:
     assert (star.model == 0).all()
     with pytest.raises(InvariantError):
         star.servers[1].handle(events.Reduce(np.ones((2, 2))), 0.0)
+
+
+def drawn(rank: int, life: int) -> ParameterServer:
+    """A founder that drew its life, and knows of the others only where they are."""
+    return ParameterServer(Address(rank, life), Pool(0), first=0.25, ceiling=1.0, lives_drawn=True)
+
+
+def said(server: ParameterServer, me: Address, members: dict[int, int], now: float = 0.0) -> list[Any]:
+    return list(server.work(me, members, now))
+
+
+def test_where_lives_are_drawn_a_worker_waits_for_the_life_of_the_centre() -> None:
+    me, worker = Address(1, 900), drawn(1, 900)
+    worker.handle(events.Reduce(np.ones(4, np.float32)), 0.0)
+    assert said(worker, me, {0: 0, 1: 900}) == [], "nobody knows whom to send it to, and nobody is gone"
+    (chunk,) = said(worker, me, {0: 800, 1: 900})
+    assert chunk.destination == Address(0, 800)
+    (stranded,) = said(worker, me, {0: 850, 1: 900})
+    assert isinstance(stranded, events.Stranded), "a centre that was started again has another model"
+
+
+def test_where_lives_are_drawn_rank_0_is_the_centre() -> None:
+    centre = drawn(0, 800)
+    centre.handle(events.Reduce(np.ones(4, np.float32)), 0.0)
+    (reduced,) = said(centre, Address(0, 800), {0: 800, 1: 0})
+    assert isinstance(reduced, events.Reduced)

@@ -183,6 +183,11 @@ def test_who_does_not_wait_has_the_options_too(
         trace = []
         for step in range(STEPS * N):
             if step % N == peer.rank:
+                # The others' parcels are answered, but the status may not show them yet: with an answer it does.
+                peer._attached().replica.lend()
+                peer._attached().session.driver.rest(merge=False)
+                peer._attached().session.driver.resume()
+                peer._attached().replica.reclaim()
                 optimizer.zero_grad()
                 loss_of(peer.rank, model.at()).backward()
                 optimizer.step()

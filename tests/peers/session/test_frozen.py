@@ -12,7 +12,6 @@ from swarms import LONGEST, Meeting, swarm, together
 from torch import nn
 
 from gossip import presets
-from gossip.errors import SettingsError
 from peers import Peer
 
 #: Elements of the large frozen matrix: 4 MiB, in four pieces.
@@ -175,27 +174,3 @@ def test_a_peer_without_a_checkpoint_gets_the_frozen_weights_of_one_that_resumes
     wanted = frozen(Adapted(seed=5))
     for found in swarm(2, resumes, resume=True, **place):
         assert all(torch.equal(tensor, wanted[name]) for name, tensor in found.items())
-
-
-def test_a_weight_that_is_unfrozen_and_trained_is_refused() -> None:
-    def body(peer: Peer) -> None:
-        model = Adapted()
-        optimizer = train(peer, model, steps=1)
-        model.lighter.requires_grad_(True)
-        model.lighter.grad = torch.zeros_like(model.lighter)
-        with pytest.raises(SettingsError, match=r"lighter requires a gradient now, but was frozen at attach"):
-            optimizer.step()
-
-    swarm(1, body)
-
-
-def test_a_weight_that_is_unfrozen_and_not_trained_is_nobodys_business() -> None:
-    def body(peer: Peer) -> None:
-        model = Adapted()
-        optimizer = torch.optim.SGD(model.adapter.parameters(), lr=0.1)
-        peer.attach(model, optimizer)
-        model.lighter.requires_grad_(True)
-        model.lighter.grad = torch.zeros_like(model.lighter)  # of a saliency map, say
-        step(model, optimizer)
-
-    swarm(1, body)
