@@ -159,7 +159,8 @@ def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]],
     rest: dict[str, torch.Tensor] = {}
     named: list[tuple[str, torch.Tensor, bool]] = []
     named += [(name, parameter, parameter.requires_grad) for name, parameter in model.named_parameters()]
-    named += [(name, buffer, True) for name, buffer in model.named_buffers()]
+    # A mask of minus infinity is a constant, and a mean of infinities would be no number.
+    named += [(name, buffer, _is_finite(buffer)) for name, buffer in model.named_buffers()]
     for name, tensor, wanted in named:
         _check(name, tensor)
         if wanted and tensor.dtype in _KINDS:
@@ -167,6 +168,11 @@ def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]],
         else:
             rest[name] = tensor
     return mixed, rest
+
+
+def _is_finite(buffer: torch.Tensor) -> bool:
+    plain = buffer.is_floating_point() and not buffer.is_meta and buffer.layout is torch.strided
+    return not plain or bool(torch.isfinite(buffer).all())
 
 
 def _check(name: str, tensor: torch.Tensor) -> None:

@@ -226,3 +226,12 @@ def test_auto_finds_as_many_shards_as_its_least_share_needs_if_they_are_worth_it
     layer = nn.Linear(width, width)
     assert Replica(layer, share=share, compress="auto").layout.shards == shards
     assert Replica(layer, 1 << 10, share=share, compress="auto").layout.shards > 16, "nor larger than told"
+
+
+def test_a_mask_of_infinities_is_a_constant_and_is_not_mixed() -> None:
+    model = nn.Linear(2, 2)
+    model.register_buffer("mask", torch.full((2, 2), float("-inf")).triu(1))
+    model.register_buffer("mean", torch.zeros(2))
+    replica = Replica(model)
+    assert replica.is_finite(), "else training would seem to have diverged"
+    assert [tuple(buffer.shape) for buffer in replica.buffers] == [(2,)]
