@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from launch.options.options import JoinOptions
-from launch.terminal import warn
 
 __all__ = ["add_parser", "run"]
 
@@ -42,5 +41,4 @@ def run(args: argparse.Namespace) -> int:
     from launch.swarm.newcomer import join
 
     options = JoinOptions.gathered(args)
-    warn(JoinOptions.swallowed(options.arguments, options.script))
     return join(options)

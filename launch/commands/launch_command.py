@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from launch.options.options import LaunchOptions
-from launch.terminal import warn
 from launch.user_errors import CommandError
 
 __all__ = ["add_parser", "run"]
@@ -48,5 +47,4 @@ def run(args: argparse.Namespace) -> int:
     options = LaunchOptions.gathered(args, None if args.config is None else Path(args.config))
     if not options.script:
         raise CommandError("no script given: name it after the options, or as script in the --config file")
-    warn(LaunchOptions.swallowed(options.arguments, options.script))
     return launch(options)

@@ -99,6 +99,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
         check_ports(options.metrics_bind, options.metrics_port, seats)
     run_dir = _run_dir(options, all_here=all(seat.host.is_local for seat in seats))
     check_program(options.script, options.module, here=any(seat.host.is_local for seat in seats))
+    warn(options.swallowed(options.arguments, options.script))  # not of a script that does not exist
     common: dict[str, Any] = {"run": run_dir.name[:64], **options.told(), "topology": topology}
     if options.metrics_port < 0:
         del common["metrics_port"], common["metrics_bind"]

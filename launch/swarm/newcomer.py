@@ -23,7 +23,7 @@ from launch.swarm.host import LocalHost
 from launch.swarm.hostfile import LOCAL
 from launch.swarm.interrupts import interruptible
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat, check_program, program
-from launch.terminal import output
+from launch.terminal import output, warn
 from launch.user_errors import CommandError
 from launch.watch.display import Display
 from launch.watch.invitation import JOIN, Invitation, found
@@ -39,6 +39,7 @@ _ATTEMPTS = 10
 def join(options: JoinOptions) -> int:
     """Start one more peer and watch it; return the exit code."""
     check_program(options.script, options.module, here=True)
+    warn(options.swallowed(options.arguments, options.script))
     invitation = found(options.where, JOIN, Path(options.key) if options.key else None)
     console = output()
     for _ in range(_ATTEMPTS):
