@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gossip import codecs
 from gossip.books.mass import Mass
 from gossip.collective.attempts import Attempts
@@ -57,7 +55,7 @@ def _residuals(policy: Policy, compress: str) -> Residuals | None:
 
 
 def exchange_of(
-    policy: Policy, me: Address, mass: Mass, settings: Settings, members: Mapping[int, int]
+    policy: Policy, me: Address, mass: Mass, settings: Settings, *, lives_drawn: bool = False
 ) -> Collective | None:
     """Return the exchange that the policy needs besides pushing mass, if it needs one.
 
@@ -66,7 +64,7 @@ def exchange_of(
         me: this peer.
         mass: its values.
         settings: of the protocol.
-        members: the incarnation of every member that is known from the start, by rank.
+        lives_drawn: whether this peer and the others drew their lives, so that none of them knows another's yet.
     """
     check_settings(policy, settings.share, settings.compress)
     if not policy.collective:
@@ -77,7 +75,7 @@ def exchange_of(
             mass.pool,
             first=settings.resend_first,
             ceiling=settings.resend_ceiling,
-            lives_drawn=me.incarnation > 0 and len(members) > 1,
+            lives_drawn=lives_drawn,
         )
     return Reduction(
         me,

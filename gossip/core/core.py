@@ -111,8 +111,10 @@ class Core:
         self.traffic = Traffic(sender, lambda: self._step.merges)
         self.traffic.new_life()
         self._step = Step(self.traffic, step, now)
+        # A founder that knows the others' endpoints alone, and drew its life as they did.
+        lives_drawn = membership is not None and me.incarnation > 0 and len(view.members) > 1
         #: What is exchanged beside mass, by policies that do.
-        self.collective = exchange_of(policy, me, mass, settings, view.members)
+        self.collective = exchange_of(policy, me, mass, settings, lives_drawn=lives_drawn)
         self.life = Life(self.traffic, self._step, membership, hands_over=self.collective is None)
         self.news = Rumours(self.state, self.outlet, membership)
         self.handover = Handover(mass, places, annex or Annex())
