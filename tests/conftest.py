@@ -1,8 +1,12 @@
-"""What holds for every test: hypothesis is deterministic, the longest come first, and in CI a skip is a failure."""
+"""What holds for every test: hypothesis is deterministic, the longest come first, and in CI a skip is a failure.
+
+SIGINT raises KeyboardInterrupt, as in a terminal, also where pytest runs in the background of a script.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 
 # Workers times BLAS threads would be more threads than cores. Set before anything imports numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -14,6 +18,9 @@ from hypothesis import settings
 # The same examples in every run: a test that fails once in a hundred runs is no use to anybody.
 settings.register_profile("gossip", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("gossip")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited; processes that tests start would inherit it as well
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -42,7 +42,8 @@ from gossip.settings import Settings
 from gossip.values.layout import Layout
 from gossip.values.pool import Pool
 from gossip.view.view import Roster
-from gossip.wire.messages import Address
+from gossip.wire.frames import WireCodec
+from gossip.wire.messages import Address, Hello
 
 SIZE = 1 << 18
 FLOAT = np.dtype(np.float32)
@@ -154,18 +155,22 @@ def test_a_swarm_hands_over_everything_by_reference_and_agrees() -> None:
         engines.append(Engine(core, transport, Driver(core, transport)))
     greet(transports, layout, rules)
 
+    codec = WireCodec(rules.run, layout)
+
     def works() -> bool:
         for transport in transports:
             while transport.receive() is not None:  # the questions of everybody are among it
                 continue
         asking = [
-            (transport, other)
-            for transport in transports
+            (rank, other)
+            for rank, transport in enumerate(transports)
             for other, outlet in transport._outlets.items()
             if not outlet.sharing.works
         ]
-        for transport, other in asking:  # the question goes with a message; a connection may have been made anew
-            transport.send(other, [b"still there?"])
+        # The question goes with a message; a connection may have been made anew. A message that comes late is heard by
+        # the engines, so it is a greeting.
+        for rank, other in asking:
+            transports[rank].send(other, codec.encode(Hello(Address(rank, 0), Address(other, 0))))
         return not asking
 
     until(works, *transports, why="somebody cannot read")

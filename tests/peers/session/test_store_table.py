@@ -255,15 +255,6 @@ def test_a_place_at_which_nobody_is_is_named() -> None:
     assert "Connection refused; does rank 0 run there, and can this machine reach it?" in str(caught.value)
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let SIGINT raise KeyboardInterrupt, as in a terminal; programs in the background ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_is_heard_while_a_store_says_nothing() -> None:
     main = threading.main_thread().ident or 0
     with foreign("says nothing", on_visit=lambda: signal.pthread_kill(main, signal.SIGINT)) as port:
@@ -273,7 +264,6 @@ def test_ctrl_c_is_heard_while_a_store_says_nothing() -> None:
         assert time.monotonic() - began < STALL
 
 
-@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_is_heard_while_others_are_missing_and_the_script_may_try_again() -> None:
     main = threading.main_thread().ident or 0
     with reserved_ports(1) as (port,):
