@@ -98,6 +98,8 @@ class Closing:
         self.over = True
         atexit.unregister(self._forgotten)
         pending: BaseException | None = None
+        if how == "finished" and self._attachment is None:
+            self._reporter.warn_unattached()
         if how == "finished" and self._attachment is not None:
             try:
                 pending = None if self._training is None else self._training.last_look()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from peers.session.agreement_errors import DivergenceError
 
-__all__ = ["divergence", "ending_of", "is_workers_death", "no_consensus"]
+__all__ = ["divergence", "ending_of", "is_workers_death", "no_consensus", "no_step"]
 
 
 def ending_of(error: BaseException | None) -> str:
@@ -50,4 +50,13 @@ def no_consensus(step: int) -> str:
     return (
         f"peer.consensus() was not called after step {step}, so the models of the peers differ. Call it after training "
         "and before the model is saved; every peer must call it"
+    )
+
+
+def no_step(samples: int) -> str:
+    """Return a sentence about a peer that took samples, and whose optimizer made no step."""
+    return (
+        f"this peer took {samples} samples from peer.batches, but the optimizer that was attached made no step. "
+        "Nothing was trained here, and the average of all is worse for it. Call step() of the very optimizer that was "
+        "attached"
     )

@@ -8,7 +8,7 @@ from typing import Any
 from peers.attachment import Attachment
 from peers.data.data_watch import DataComparison
 from peers.data.loops import DataLoops
-from peers.endings import divergence, no_consensus
+from peers.endings import divergence, no_consensus, no_step
 from peers.evaluation import Evaluation, evaluate_both
 from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
@@ -160,6 +160,7 @@ class Training:
         self._between_rounds()
         self._reporter.report(state="mixing")
         attachment.bindings.check()
+        attachment.bindings.check_parameters()
         try:
             reached = attachment.steps.consensus(Terms(tolerance, timeout, self._between_rounds, on_agreed))
         except AgreementError as error:
@@ -197,6 +198,8 @@ class Training:
         diverged = self._divergence()
         if diverged is not None:
             return None if told else diverged
+        if self._loops.samples and not self._step():
+            self._reporter.warn(no_step(self._loops.samples))
         if self._attachment.mixes and self._step() > self._agreed_at:
             self._reporter.warn(no_consensus(self._agreed_at))
         return None

@@ -54,7 +54,19 @@ class Bindings:
         self._frozen = [
             (name, one) for name, one in model.named_parameters() if id(one) not in mixed and not one.requires_grad
         ]
+        #: All parameters that the model had when it was attached. They are kept, so that nothing else gets their ids.
+        self._present = {id(one): one for one in model.parameters()}
         self._held = self._count()
+        self._checks = 0
+
+    def check_parameters(self) -> None:
+        """Raise a `SettingsError` if the model has trained parameters that it did not have when it was attached."""
+        for name, parameter in self._model.named_parameters():
+            if parameter.requires_grad and id(parameter) not in self._present:
+                raise SettingsError(
+                    f"{name} is another parameter than when the model was attached, or a new one, and would not be "
+                    "mixed: finish the model before attach, layers and all"
+                )
 
     def check(self) -> None:
         """Bring values that were put elsewhere back to their places; raise a `SettingsError` if they do not fit."""
@@ -65,6 +77,10 @@ class Bindings:
                 found = slot.owner.get(slot.key)
                 if found is not slot.tensor or found.data_ptr() != slot.address:
                     _bring_back(slot, found)
+        # Layers are replaced seldom, and a walk over the model takes long: at the first checks, and then less and less.
+        self._checks += 1
+        if self._checks & (self._checks - 1) == 0:
+            self.check_parameters()
         for name, parameter in self._frozen:
             if parameter.requires_grad:
                 raise SettingsError(

@@ -75,6 +75,14 @@ class Reporter:
             sentence += f"; to watch them: gossip watch {endpoint}"
         self.announce("formed", sentence)
 
+    def warn_unattached(self) -> None:
+        """Say that this peer was of no use, if there are others that it should have trained with."""
+        if self._setup.world_size > 1:
+            self.warn(
+                "the script ended without peer.attach(model, optimizer): whatever it trained, it trained alone. Attach "
+                "the model before training"
+            )
+
     @property
     def step(self) -> int:
         """Steps of the optimizer so far."""

@@ -12,6 +12,8 @@ from torch import nn
 
 from gossip.errors import SettingsError
 from peers import Peer
+from peers.model.bindings import Bindings
+from peers.model.replica import Replica
 
 
 class Running(nn.Module):
@@ -151,3 +153,18 @@ def test_a_group_that_is_added_late_trains_and_is_mixed_from_then_on() -> None:
     one, other = swarm(2, body, algorithm="allreduce")
     assert torch.equal(one, other)
     torch.testing.assert_close(one, torch.tensor([-0.1]))
+
+
+@pytest.mark.parametrize(
+    "change", [lambda model: model.__setitem__(0, nn.Linear(3, 3)), lambda model: model.append(nn.Linear(3, 3))]
+)
+def test_layers_that_come_after_attach_are_refused_at_the_next_step_or_consensus(change: Callable[[Any], Any]) -> None:
+    model = nn.Sequential(nn.Linear(3, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    bindings = Bindings(model, optimizer, Replica(model), print)
+    bindings.check()
+    change(model)
+    with pytest.raises(SettingsError, match=r"\.weight is another parameter .* or a new one"):
+        bindings.check_parameters()
+    with pytest.raises(SettingsError, match="or a new one"):
+        bindings.check()

@@ -229,11 +229,32 @@ def test_a_peer_that_the_script_forgets_says_goodbye_as_the_process_exits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     at_exit: list[Any] = []
-    monkeypatch.setattr("atexit.register", at_exit.append)
+    # Modules that are imported meanwhile may register something, too.
+    monkeypatch.setattr("atexit.register", lambda function, *_, **__: at_exit.append(function))
     monkeypatch.setattr("atexit.unregister", at_exit.remove)
     trained(peers.join({}, run_dir=str(tmp_path)))
-    (forgotten,) = at_exit
+    (forgotten,) = [one for one in at_exit if one.__name__ == "_forgotten"]
     forgotten()
-    assert at_exit == []
+    assert forgotten not in at_exit
     assert endings(tmp_path) == ["finished"]
     assert "the script ended without peer.close(): use the peer in a with statement" in caplog.text
+
+
+def test_a_peer_whose_optimizer_never_steps_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    def forgets_to_step(peer: Peer) -> None:
+        trained(peer, steps=0)
+        for _ in peer.batches([0.0] * 8, 4, 1):
+            pass
+
+    swarm(1, forgets_to_step)
+    assert "this peer took 8 samples from peer.batches, but the optimizer that was attached made no step" in caplog.text
+
+
+def test_peers_that_attach_no_model_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    swarm(2, lambda peer: peer.rank)
+    assert caplog.text.count("the script ended without peer.attach(model, optimizer)") == 2
+
+
+def test_alone_nothing_needs_to_be_attached(caplog: pytest.LogCaptureFixture) -> None:
+    swarm(1, lambda peer: peer.rank)
+    assert "peer.attach" not in caplog.text
