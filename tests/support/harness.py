@@ -268,7 +268,7 @@ def all_of(peers: Iterable[Peer], do: str, **order: Any) -> list[dict[str, Any]]
 
 
 def steps(peers: Iterable[Peer], count: int, **order: Any) -> None:
-    """Let peers take so many steps each, side by side."""
+    """Let peers take this number of steps each, side by side."""
     asked = list(peers)
     all_of(asked, "go", count=count, **order)
     all_of(asked, "join")

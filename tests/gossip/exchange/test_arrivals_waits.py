@@ -205,7 +205,7 @@ def test_a_turn_that_was_skipped_is_wanted_since_the_next() -> None:
 
 @pytest.mark.parametrize(("every", "until"), [(1, 6.0), (4, 24.0), (100, 50.0)])
 def test_patience_is_for_the_time_from_one_exchange_to_the_next(every: int, until: float) -> None:
-    """Steps of 3 s, a turn with every so many of them, twice that for patience, and a ceiling of 50 s."""
+    """Steps of 3 s, a turn with every few of them, twice that for patience, and a ceiling of 50 s."""
     waiting = Waiting(1, 0, every)
     waiting.step_began(-3.0)
     waiting.step_ended(0.0)

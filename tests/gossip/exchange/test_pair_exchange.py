@@ -238,7 +238,7 @@ def test_one_that_leaves_refuses_and_the_other_moves_back() -> None:
 
 
 def test_one_that_leaves_hands_on_what_comes_back_to_it() -> None:
-    """Its move is on its way to one that dies: the weight must not be handed on before that has come back."""
+    """The leaver's move is in flight to a peer that dies: the weight must stay until the move has come back."""
     hand = swarm(ROUNDED, peers=3)
     x = random(1) + random(2)
     hand.step(0)

@@ -15,7 +15,7 @@ from topologies.analysis import mixing_matrix
 
 
 def dense(schedule: Schedule, values: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return mass and weight after so many steps, the slow and obvious way."""
+    """Return mass and weight after a number of steps, computed the slow and obvious way."""
     product = np.eye(schedule.n)
     for step in range(steps):
         product = mixing_matrix(schedule, step) @ product

@@ -23,7 +23,7 @@ def lines(run: Path, rank: int, name: str = "metrics.jsonl") -> list[dict[str, A
 
 
 def until_trained(process: subprocess.Popen[str], run: Path, steps: int) -> None:
-    """Wait until both peers have made so many steps, and the launcher has heard that they train."""
+    """Wait until both peers have made this number of steps, and the launcher has heard that they train."""
     deadline = time.monotonic() + PATIENCE
     while not all(len(lines(run, rank)) >= steps and (run / f"heard-{rank}").exists() for rank in range(2)):
         assert process.poll() is None, process.communicate()[0]

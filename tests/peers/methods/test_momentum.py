@@ -296,7 +296,7 @@ def test_a_newcomer_gets_mixed_buffers_and_starts_with_none_otherwise(option: st
 
     trained, found = together([meeting.task(0, stays, quick), comes_back])
     assert trained is None, trained
-    # What was on its way to its former life came back just now, some of it from before the training.
+    # Parcels in flight to its former life came back just now, some of them from before the training.
     assert found == (None if expected is None else pytest.approx(expected, abs=1.0 if expected else 0.0))
 
 

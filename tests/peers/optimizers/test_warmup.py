@@ -39,7 +39,7 @@ def rates(optimizer: torch.optim.Optimizer) -> list[float]:
 
 
 def walk(optimizer: torch.optim.Optimizer, scheduler: LinearScaling, steps: int) -> list[float]:
-    """Return the rate of the first group before each of so many steps."""
+    """Return the rate of the first group before each step."""
     found = []
     for _ in range(steps):
         found.append(rates(optimizer)[0])

@@ -53,7 +53,7 @@ class Hand:
         return lambda: self.timers.remove(timer) if timer in self.timers else None
 
     def until(self, seconds: float) -> None:
-        """Let the time pass up to so many seconds from the start."""
+        """Let the time pass up to a number of seconds after the start."""
         while due := sorted((one for one in self.timers if one[0] <= 1000.0 + seconds), key=lambda one: one[0]):
             self.timers.remove(due[0])
             self.now = max(self.now, due[0][0])
@@ -113,7 +113,7 @@ def test_several_stragglers_are_multiplied_and_added_as_in_the_simulator(hand: H
 
 
 def slowed(hand: Hand, boundary: Boundary, steps: int, seconds: float = 1.0) -> list[int]:
-    """Take steps of so many seconds each; return the slow ones, counted from 1."""
+    """Take steps that last these seconds each; return the slow ones, counted from 1."""
     slow = []
     for step in range(1, steps + 1):
         before = len(hand.sleeps)

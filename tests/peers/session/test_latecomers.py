@@ -27,7 +27,7 @@ class Scene:
         )
 
     def after(self, seconds: float, missing: set[int], gap: float = float("inf")) -> bool:
-        """Look each second for so many seconds; return whether it is worth waiting then."""
+        """Look once a second for a number of seconds; return whether it is worth waiting then."""
         worth = True
         for _ in range(int(seconds)):
             self.now += 1.0

@@ -347,7 +347,7 @@ def test_a_restarted_peer_skips_what_is_over_and_gets_the_state() -> None:
             return adopted, steps, peer.view
 
     highest, (adopted, steps, view) = together([meeting.task(0, stays, presets.preset("loopback")), newcomer])
-    # Half of rank 0's mass may have been on its way to the dead all the while, and come back untrained.
+    # Half of rank 0's mass may have been in flight to the dead peer all the while, and come back untrained.
     assert 0.5 * 64 * (loops - 1) <= adopted <= highest + 1
     assert sum(steps) <= 1, "a loop may have been begun before the news came, none was gone through"
     assert view == (0, 1)
