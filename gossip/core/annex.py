@@ -61,12 +61,8 @@ class Annex:
         #: The hashes of the donors, by piece of the list, while this peer adopts their annex.
         self._theirs: dict[int, list[bytes]] = {}
 
-    def adopt(self) -> None:
-        """Know nothing of the donors yet."""
-        self._theirs = {}
-
-    def donate(self) -> None:
-        """Have the whole annex."""
+    def forget_donors(self) -> None:
+        """Know nothing of donors: this peer has the whole annex, or is about to ask for it."""
         self._theirs = {}
 
     def read(self, piece: int, step: int) -> tuple[Values, bool]:

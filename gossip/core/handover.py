@@ -65,14 +65,14 @@ class Handover:
     def donate(self) -> None:
         """Have the whole state."""
         self._parts = []
-        self._annex.donate()
+        self._annex.forget_donors()
         self._asked = {}
 
     def adopt(self, donors: Sequence[int]) -> None:
         """Have nothing, and ask these ranks for everything."""
         self._donors = list(donors)
         self._lack_all()
-        self._annex.adopt()
+        self._annex.forget_donors()
         self._asked = {}
         self._answered = False
 
