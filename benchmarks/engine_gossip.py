@@ -38,8 +38,8 @@ class _Counted(ZmqTransport):
 
     sent = 0
 
-    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
-        taken = super().send(rank, frames)
+    def send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:
+        taken = super().send(rank, frames, ordered)
         if taken:
             self.sent += sum(memoryview(frame).nbytes for frame in frames)
         return taken

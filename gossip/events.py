@@ -252,6 +252,8 @@ class Send:
     key: str = ""
     #: Whether it is worth another try for a moment, if there is no connection yet: nobody will send it again soon.
     insist: bool = False
+    #: Whether it arrives behind what was sent so before: a pass that overtook a parcel would end the wait for it.
+    ordered: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ from peers.methods.choosing import fit
 from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
 from peers.model.bindings import Bindings
 from peers.model.held import Held
+from peers.own_process import OwnProcess
 from peers.reporting.reporter import Reporter
 from peers.session.cards import Card
 from peers.session.session import Session
 from peers.setup import Setup
 from peers.steps.hooks import StepHooks
 from peers.steps.next_pass import NextPass
+from peers.steps.step_watch import StepWatch
 from peers.steps.steps import Steps
 from peers.steps.steps_choice import choose_steps
 
@@ -58,7 +60,9 @@ class Attachment:
         policy = policies.parse(setup.algorithm)
         check_model(model)
         optimizer = plain_optimizer(optimizer)
-        check_trained(model, optimizer, reporter.warn, averages=policy.collective == "reduction")
+        self._process = OwnProcess(setup.rank)
+        self._averages = policy.collective == "reduction"
+        check_trained(model, optimizer, reporter.warn, averages=self._averages)
         check_stateful(also)
         self._model, self._optimizer, self._also = model, optimizer, dict(also)
         self._reporter, self._set_step = reporter, set_step
@@ -96,6 +100,8 @@ class Attachment:
             raise
         self._steps: Steps | None = None
         self._hooks: StepHooks | None = None
+        #: Notices a script that trains something else; known once `start` is through.
+        self.watch: StepWatch | None = None
 
     @property
     def steps(self) -> Steps:
@@ -138,17 +144,26 @@ class Attachment:
             warn=self._reporter.warn,
         )
 
+        self.watch = watch = StepWatch(self._optimizer, self._reporter.warn, averages=self._averages)
+
         def before_move() -> None:
+            self._process.check()
+            watch.begins()
             self.next_pass.now()
             self.bindings.check()
             steps.begin()
 
+        def evaluated() -> None:
+            watch.evaluated()
+            steps.evaluated()
+
         def after_move() -> None:
+            watch.ends()
             self.bindings.check()  # an optimizer may set new values too, rather than change them
             steps.end()
             after_step()
 
-        self._hooks = StepHooks(self._optimizer, before_move, steps.evaluated, after_move)
+        self._hooks = StepHooks(self._optimizer, before_move, evaluated, after_move)
 
     def not_finite(self) -> list[str]:
         """Return the names of the tensors that hold NaN or infinity, of those that are mixed."""
@@ -172,6 +187,8 @@ class Attachment:
         """
         if self._hooks is not None:
             self._hooks.remove()
+        if self.watch is not None:
+            self.watch.close()
         self.next_pass.cancel()
         self.session.close(timeout, at_most)
         self.saving.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import os
 
 from gossip.net.transport import Transport
 from peers.attachment import Attachment
 from peers.endings import ending_of, is_workers_death
+from peers.own_process import OwnProcess
 from peers.reporting.metrics import Metrics
 from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
@@ -48,7 +48,7 @@ class Closing:
         self._metrics = metrics
         self._attachment: Attachment | None = None
         self._training: Training | None = None
-        self._process = os.getpid()
+        self._process = OwnProcess(reporter.rank)
         #: Whether the peer has ended.
         self.over = False
 
@@ -63,7 +63,7 @@ class Closing:
 
     def _forgotten(self) -> None:
         """Say goodbye as the process exits, for a script that has not done it."""
-        if os.getpid() == self._process:
+        if self._process.is_here:
             self._reporter.warn("the script ended without peer.close(): use the peer in a with statement")
             self.end("finished")
 
@@ -93,7 +93,7 @@ class Closing:
         Raises:
             DivergenceError: the model holds NaN or infinity, and the script has not been told that yet.
         """
-        if self.over:
+        if self.over or not self._process.is_here:  # a fork that leaves the with statement has nothing to end
             return
         self.over = True
         atexit.unregister(self._forgotten)

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 from peers.session.agreement_errors import DivergenceError
 
-__all__ = ["divergence", "ending_of", "is_workers_death", "no_consensus", "no_step"]
+__all__ = ["NOTHING_DONE", "divergence", "ending_of", "is_workers_death", "no_consensus", "no_step"]
+
+#: A sentence about a peer that attached a model, and then did nothing with the other peers.
+NOTHING_DONE = (
+    "the optimizer that was attached made no step, and the peers did not agree either, so the model is as it was when "
+    "it was attached. Call step() of the very optimizer that was attached"
+)
 
 
 def ending_of(error: BaseException | None) -> str:

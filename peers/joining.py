@@ -6,8 +6,10 @@ import logging
 import os
 import socket
 import sys
+import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import fields, replace
 from types import FrameType
 from typing import Any
 
@@ -27,7 +29,7 @@ from peers.session.bounded_call import Overdue, call_within
 from peers.session.cards import Card, CardTable, Channel, FixedTable, RendezvousError
 from peers.session.injection import Boundary, disturbed
 from peers.session.store_table import StoreTable, group_place
-from peers.setup import Setup, from_environment
+from peers.setup import Setup, check_environment, from_environment
 from peers.table.lives import drawn_life
 
 __all__ = ["join"]
@@ -35,6 +37,8 @@ __all__ = ["join"]
 _log = logging.getLogger("gossip")
 #: Seconds beyond the time limit of the start in which the launcher says who is missing.
 _LAUNCHER_GRACE = 3.0
+#: What only the launcher knows: who this peer is, and who the others are.
+_LAUNCHERS = ("rank", "world_size", "incarnation", "run", "hosts", "contacts", "keys", "invitation")
 
 
 def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
@@ -55,9 +59,19 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         ```
     """
     _refuse_a_second_run()
+    if "GOSSIP_CHANNEL" in environment and (taken := [peer.rank for peer in _peers if peer.is_open]):
+        raise _second_peer(taken[0])  # the launcher introduces a process once
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _setup_from(channel) if channel is not None else _found(environment)
-    setup = setup.changed(**arguments).settled()
+    told, setup = setup.settled(), setup.changed(**arguments).settled()
+    if any(peer.is_open and peer.rank == setup.rank for peer in _peers) and setup.world_size > 1:
+        raise _second_peer(setup.rank)
+    if channel is not None:
+        _tell_overrides(channel, told, setup)
+    elif not (setup.hosts or setup.contacts or "world_size" in arguments or group_place()) and (
+        alone := check_environment(environment)
+    ):
+        _log.warning("%s", alone)
     if setup.tensorboard:
         check_tensorboard()
     stragglers = parse_stragglers(setup.stragglers, setup.world_size)
@@ -122,7 +136,21 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         elapsed=setup.elapsed,
         killed=setup.killed,
     )
-    return Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel, metrics=metrics)
+    peer = Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel, metrics=metrics)
+    _peers.add(peer)
+    return peer
+
+
+#: The peers of this process, and of those that it was forked from.
+_peers: weakref.WeakSet[Peer] = weakref.WeakSet()
+
+
+def _second_peer(rank: int) -> PeerError:
+    return PeerError(
+        f"peers.join() was called again while rank {rank} of this process is still open, and in one swarm a rank joins "
+        "once: the others would be waited for in vain. Use the peer of the first call, or end it first; processes that "
+        "are forked from a peer cannot join"
+    )
 
 
 def _refuse_a_second_run() -> None:
@@ -157,6 +185,21 @@ def _setup_from(channel: Channel) -> Setup:
         if settings.get(name):
             settings[name] = KeyPair(*(half.encode() for half in settings[name]))
     return Setup().changed(**settings)
+
+
+def _tell_overrides(channel: Channel, told: Setup, setup: Setup) -> None:
+    """Tell the launcher which of its settings the script overrides, for the records; refuse those that are its own."""
+    for name in (one.name for one in fields(Setup)):
+        launched, own = getattr(told, name), getattr(setup, name)
+        if own == launched:
+            continue
+        if name in _LAUNCHERS:
+            raise SettingsError(
+                f"{name}={own!r} is given to peers.join, and gossip launch has started this process with "
+                f"{name}={launched!r}: leave {name} out, or start the script without gossip launch"
+            )
+        with suppress(ValueError):  # too long for a line to the launcher
+            channel.send(override={name: list(own) if isinstance(own, tuple) else own})
 
 
 def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:

@@ -17,9 +17,11 @@ from peers.closing import Closing
 from peers.data.data_watch import DataComparison
 from peers.data.dataset_checks import counted
 from peers.data.loops import DataLoops
+from peers.data.once_through import OnceThrough
 from peers.data.sampler import PeerSampler
 from peers.device import device_of
 from peers.evaluation import Evaluation
+from peers.own_process import OwnProcess
 from peers.reporting.logged import why_not_logged
 from peers.reporting.metrics import Figures, Metrics
 from peers.reporting.records import Records
@@ -59,6 +61,7 @@ class Peer:
         self._records = records
         self._boundary, self._metrics = boundary, metrics
         self._launched = channel is not None
+        self._process = OwnProcess(setup.rank)
         self._stop = StopRequest(setup.stop_within)
         #: Where the model belongs: move it there before `attach`.
         self.device = device_of(setup)
@@ -173,10 +176,16 @@ class Peer:
         if not self._launched and self.world_size > 1 and self.rank == min(self.view):
             self._reporter.formed(transport.endpoint, len(self.view))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether this peer has not ended yet."""
+        return not self._closing.over
+
     def _set_step(self, step: int) -> None:
         self.step = step
 
     def _attached(self) -> Attachment:
+        self._process.check()
         if self._attachment is None:
             raise PeerError(f"rank {self.rank} has no model yet: call peer.attach(model, optimizer) first")
         if self._closing.over:
@@ -195,7 +204,8 @@ class Peer:
     ) -> Iterator[Any]:
         """Yield batches, on the peer's device, until the swarm as a whole has gone through the epochs.
 
-        One such loop runs at a time: a loop that begins inside of another one ends that.
+        One such loop runs at a time: a loop that begins inside of another one ends that. It goes through all epochs
+        and can be gone through once: call this again for more.
 
         Args:
             dataset: anything with a length and an index, the same for all peers.
@@ -206,7 +216,7 @@ class Peer:
         """
         self._attached()
         counted(dataset, batch_size, epochs, drop_last, loader)  # an error shows here, not where the loop begins
-        return self._batches(dataset, batch_size, epochs, {"drop_last": drop_last, **loader})
+        return OnceThrough(self._batches(dataset, batch_size, epochs, {"drop_last": drop_last, **loader}))
 
     def _batches(self, dataset: Any, batch_size: int, epochs: int, options: dict[str, Any]) -> Iterator[Any]:
         self._attached().next_pass.now()

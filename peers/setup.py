@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -18,8 +18,9 @@ from gossip.errors import SettingsError
 from gossip.keys import KeyPair
 from gossip.settings import ALGORITHM
 from gossip.shares import check_share
+from peers.setting_kinds import fitting
 
-__all__ = ["Setup", "from_environment"]
+__all__ = ["Setup", "check_environment", "from_environment"]
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,8 @@ class Setup:
 
     def changed(self, **arguments: Any) -> Setup:
         """Return the setup with the user's arguments; None keeps a setting as it is."""
-        known = {one.name for one in fields(self)} - {"environment", "birth"}
+        kinds = {one.name: str(one.type) for one in fields(self)}
+        known = kinds.keys() - {"environment", "birth"}
         for name in arguments:
             if name not in known:
                 raise SettingsError(
@@ -154,8 +156,9 @@ class Setup:
         for name in ("hosts", "public_keys", "contacts", "contact_keys", "stragglers", "faults"):
             if isinstance(given.get(name), str):
                 given[name] = (given[name],)
-            elif name in given:
+            elif isinstance(given.get(name), Sequence):
                 given[name] = tuple(given[name])
+        given = {name: fitting(name, value, kinds[name]) for name, value in given.items()}
         if "hosts" in given:
             given.setdefault("world_size", len(given["hosts"]))
         return replace(self, **given)
@@ -180,6 +183,28 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
             environment=dict(environment),
         )
     return Setup(environment=dict(environment))
+
+
+def check_environment(environment: Mapping[str, str]) -> str:
+    """Refuse half of what torchrun sets; return a warning if Slurm has half of what `srun` sets, or nothing.
+
+    Otherwise each process would train alone, without a word.
+    """
+    rank, size = environment.get("RANK"), environment.get("WORLD_SIZE")
+    if rank is None and size is not None and _number("WORLD_SIZE", size) > 1:
+        raise SettingsError(
+            f"WORLD_SIZE={size} is in the environment, and RANK is not: set RANK to the number of this process, from 0 "
+            f"to {int(size) - 1}, or unset WORLD_SIZE to train alone"
+        )
+    if rank is not None and size is None:
+        raise SettingsError(
+            f"RANK={rank} is in the environment, and WORLD_SIZE is not: set WORLD_SIZE to the number of peers, or "
+            "unset RANK to train alone"
+        )
+    tasks = environment.get("SLURM_NTASKS", "1")
+    if rank is None and "SLURM_PROCID" not in environment and _number("SLURM_NTASKS", tasks) > 1:
+        return f"this process trains alone, though Slurm has allocated {tasks} tasks: start the script with srun"
+    return ""
 
 
 def _number(name: str, text: str) -> int:

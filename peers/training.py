@@ -8,7 +8,7 @@ from typing import Any
 from peers.attachment import Attachment
 from peers.data.data_watch import DataComparison
 from peers.data.loops import DataLoops
-from peers.endings import divergence, no_consensus, no_step
+from peers.endings import NOTHING_DONE, divergence, no_consensus, no_step
 from peers.evaluation import Evaluation, evaluate_both
 from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
@@ -18,6 +18,9 @@ from peers.session.injection import Boundary
 from peers.session.stopping import StopRequest
 
 __all__ = ["Training"]
+
+#: Batches without any step after which a warning is due: more than gradients are accumulated over.
+_BATCHES = 1000
 
 
 class Training:
@@ -55,9 +58,13 @@ class Training:
         self._stop, self._loops, self._data = stop, loops, data
         self._boundary, self._reporter, self._meter = boundary, reporter, meter
         self._step, self._count_step = step, count_step
-        #: The step at which the peers last tried to agree, and the one after which NaN or infinity was noticed.
+        #: The step at which the peers last tried to agree, whether they ever did, and the step after which NaN or
+        #: infinity was noticed.
         self._agreed_at = step()
+        self._met = False
         self._diverged_at: int | None = None
+        #: The batches since the last step, at most as many as matter.
+        self._batches = 0
         #: Whether the script has been told that training diverged.
         self._told = False
 
@@ -121,11 +128,18 @@ class Training:
                 self._reporter.step_begins()
                 yield batch
                 # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
+                self._count_batch(self._step() != before)
                 self.settle(self._step() != before)
         finally:
             loop.close()
             if not (over() or self._loops.any_running):
                 self._attachment.steps.pause()
+
+    def _count_batch(self, stepped: bool) -> None:
+        """Tell a script that takes batch after batch without a step, before its run is over."""
+        self._batches = 0 if stepped else self._batches + 1
+        if self._batches == _BATCHES and not self._step():
+            self._reporter.warn(no_step(self._loops.samples))
 
     # Agreement
 
@@ -157,6 +171,7 @@ class Training:
     def agree(self, tolerance: float, timeout: float | None, on_agreed: Callable[[], None] = lambda: None) -> float:
         """Mix until all agree; return the disagreement reached."""
         attachment = self._attachment
+        self._met = True
         self._between_rounds()
         self._reporter.report(state="mixing")
         attachment.bindings.check()
@@ -198,8 +213,13 @@ class Training:
         diverged = self._divergence()
         if diverged is not None:
             return None if told else diverged
-        if self._loops.samples and not self._step():
-            self._reporter.warn(no_step(self._loops.samples))
+        watch = self._attachment.watch
+        assert watch is not None, "training began"
+        if not watch.last_look() and not self._step():
+            if self._loops.samples:
+                self._reporter.warn(no_step(self._loops.samples))
+            elif self._attachment.mixes and not self._met:
+                self._reporter.warn(NOTHING_DONE)
         if self._attachment.mixes and self._step() > self._agreed_at:
             self._reporter.warn(no_consensus(self._agreed_at))
         return None

@@ -23,7 +23,8 @@ ROOMS = {
         *("exchange", "collective", "core", "presets", "faults", "net", "simulation"),
     ],
     "peers": [
-        *("setup", "device", "optimizers", "data", "table", "state", "model", "methods", "checkpoints"),
+        *("setting_kinds", "setup", "own_process", "device", "optimizers"),
+        *("data", "table", "state", "model", "methods", "checkpoints"),
         *(
             "session",
             "steps",

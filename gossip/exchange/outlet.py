@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from gossip import events
 from gossip.events import Effect
 from gossip.wire.frames import WireCodec
-from gossip.wire.messages import Address, Message, Roll, Shown
+from gossip.wire.messages import Address, Message, Parcel, Pass, Roll, Shown
 
 __all__ = ["Outlet"]
 
@@ -38,7 +38,8 @@ class Outlet:
     def send(self, message: Message, endpoint: str = "", key: str = "") -> None:
         """Let a message out: to where its destination is known to be, or to an endpoint."""
         insist = isinstance(message, Roll | Shown)
-        self.emit(events.Send(message.destination, self.codec.encode(message), endpoint, key, insist))
+        ordered = isinstance(message, Parcel | Pass)
+        self.emit(events.Send(message.destination, self.codec.encode(message), endpoint, key, insist, ordered))
 
     def note(self, message: Message, now: float) -> None:
         """Remember that a message came."""

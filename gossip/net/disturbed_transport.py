@@ -55,7 +55,7 @@ class DisturbedTransport:
         self._clock = clock
         self._known: set[int] = set()
         #: (when due, order, rank, frames), a heap.
-        self._held: list[tuple[float, int, int, Sequence[Buffer]]] = []
+        self._held: list[tuple[float, int, int, Sequence[Buffer], bool]] = []
         self._held_for: Counter[int] = Counter()
         self._order = 0
 
@@ -93,7 +93,7 @@ class DisturbedTransport:
         self._forget(rank)
         self._inner.disconnect(rank)
 
-    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
+    def send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:
         """Send, now or when it is due; return False if the rank is unknown, its queue full, or it is not there."""
         self._release()
         if rank not in self._known or self._held_for[rank] >= self._HELD:
@@ -102,9 +102,9 @@ class DisturbedTransport:
         taken = True
         for copy, (due, carried) in enumerate(self.network.carry(now, self._rank, rank, frames)):
             if copy == 0:
-                taken = self._pass_on(now, due, rank, carried)
+                taken = self._pass_on(now, due, rank, carried, ordered)
             else:
-                self._pass_on(now, due, rank, [bytes(memoryview(frame)) for frame in carried])
+                self._pass_on(now, due, rank, [bytes(memoryview(frame)) for frame in carried], ordered)
         return taken
 
     def receive(self) -> Sequence[Buffer] | None:
@@ -132,23 +132,23 @@ class DisturbedTransport:
         self._held_for.clear()
         self._inner.close()
 
-    def _pass_on(self, now: float, due: float, rank: int, frames: Sequence[Buffer]) -> bool:
+    def _pass_on(self, now: float, due: float, rank: int, frames: Sequence[Buffer], ordered: bool) -> bool:
         """Send, or hold back until it is due; return whether it was taken."""
         if due > now:
             self._order += 1
-            heapq.heappush(self._held, (due, self._order, rank, frames))
+            heapq.heappush(self._held, (due, self._order, rank, frames, ordered))
             self._held_for[rank] += 1
             return True
-        taken = self._inner.send(rank, frames)
+        taken = self._inner.send(rank, frames, ordered)
         self.dropped += not taken
         return taken
 
     def _release(self) -> None:
         """Send what has come due."""
         while self._held and self._held[0][0] <= (now := self._clock()):
-            due, _, rank, frames = heapq.heappop(self._held)
+            due, _, rank, frames, ordered = heapq.heappop(self._held)
             self._held_for[rank] -= 1
-            self._pass_on(now, due, rank, frames)
+            self._pass_on(now, due, rank, frames, ordered)
 
     def _forget(self, rank: int) -> None:
         self._known.discard(rank)

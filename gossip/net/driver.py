@@ -319,7 +319,7 @@ class Driver:
             elsewhere = (effect.endpoint, effect.key) if effect.endpoint else self._dead.get(rank)
             if elsewhere is not None:
                 rank = self._guest(*elsewhere)
-            if not self._send(rank, effect.frames):
+            if not self._send(rank, effect.frames, effect.ordered):
                 if effect.insist:
                     self._insisted.append((self._clock() + _INSIST, rank, effect.frames))
                 else:
@@ -339,7 +339,7 @@ class Driver:
             self._answer = effect
             self._answered = True  # and published, once the event is handled
 
-    def _send(self, rank: int, frames: Sequence[Buffer]) -> bool:
+    def _send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:
         if rank in self._directory:
             place = self._directory.pop(rank)
             try:
@@ -347,7 +347,7 @@ class Driver:
             except GossipError:  # an address that others told us and that is not valid here, or too few descriptors
                 self._directory.setdefault(rank, place)  # unless it was introduced anew meanwhile
                 return False
-        taken = self._transport.send(rank, frames)
+        taken = self._transport.send(rank, frames, ordered)
         if taken:
             self.bytes_sent += sum(map(len, frames))
         return taken

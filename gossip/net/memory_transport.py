@@ -109,8 +109,8 @@ class MemoryTransport:
         if receiver is not None:
             receiver._withdraw(self)
 
-    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
-        """Send; return False if nobody is there, its queue is full, or the payload lies in it already."""
+    def send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:  # noqa: ARG002 - all are
+        """Send, all in order; return False if nobody is there, its queue is full, or the payload is in it already."""
         endpoint = self._peers.get(rank)
         receiver = None if endpoint is None else self._hub.find(endpoint)
         return receiver is not None and receiver._take(self, frames)

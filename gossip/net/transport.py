@@ -7,6 +7,7 @@ transport to these sentences, and `gossip.net.zmq_transport` is the one that pee
 
 - A message is a sequence of frames. It arrives whole, frame by frame as it was sent, or not at all.
 - A message may be lost, doubled, late or out of order. Nobody is told: the core sends again what is not answered.
+- On a network that keeps the order, messages that are sent ``ordered`` do not overtake each other.
 - Damage is allowed, too: every message has checksums, and the core rejects what does not fit them.
 
 **Sending**
@@ -70,8 +71,10 @@ class Transport(Protocol):
     def disconnect(self, rank: int) -> None:
         """Forget a rank and all that was queued for it."""
 
-    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
+    def send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:
         """Send without blocking; return False if the message was dropped right away.
+
+        What is sent ``ordered`` goes behind what was sent so before.
 
         Nobody changes the buffers before the message is answered. The same payload, sent again to the same rank while
         the first copy has not left yet, is dropped: it is in flight.

@@ -1,7 +1,8 @@
 """Frames over TCP by ZeroMQ: the one module that knows it. The promises are those of `gossip.net.transport`.
 
 One PULL socket is bound, and two PUSH sockets are connected to each peer that is sent to, one for parcels and one for
-everything small, so that an answer does not queue behind megabytes. Every conversation is made of one-way streets, so
+everything small, so that an answer does not queue behind megabytes. What is to stay behind a parcel goes over the
+parcels' socket, however small it is. Every conversation is made of one-way streets, so
 there is no identity to hand over when a peer restarts.
 
 To peers on this host, values that lie in shared memory are not sent: a note says where they are; see
@@ -101,8 +102,8 @@ class ZmqTransport:
     _SEND_QUEUE = 1024
     #: Messages from one peer that may lie unread: a sender that keeps no budget is slowed down by it.
     _RECEIVE_QUEUE = 64
-    #: Messages up to this size are copied and go ahead of parcels. A queue full of them, for a peer that stands still,
-    #: is no more than a parcel.
+    #: Messages up to this size are copied, and go ahead of parcels if they may. A queue full of them, for a peer that
+    #: stands still, is no more than a parcel.
     _SMALL = 4 << 10
     #: Seconds between two looks at the connections.
     _LOOK = 0.2
@@ -241,19 +242,19 @@ class ZmqTransport:
             outlet.parcels.close(linger=0)
             outlet.words.close(linger=0)
 
-    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
-        """Send without blocking or copying.
+    def send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:
+        """Send without blocking or copying; all that is ``ordered`` goes over the socket for parcels.
 
         Return False if the rank is unknown, not connected, its queue full, or the payload in flight there already.
         """
         outlet = self._outlets.get(rank)
         if outlet is None:
             return False
-        if outlet.sharing is not None and self._send_reference(outlet, outlet.sharing, frames):
+        if outlet.sharing is not None and self._send_reference(outlet, outlet.sharing, frames, ordered):
             return True
         try:
             if sum(map(len, frames)) <= self._SMALL:
-                outlet.words.send_multipart(frames, flags=zmq.NOBLOCK)
+                (outlet.parcels if ordered else outlet.words).send_multipart(frames, flags=zmq.NOBLOCK)
                 return True
             if outlet.holds(frames[-1]):
                 return False
@@ -373,7 +374,7 @@ class ZmqTransport:
             return None
         return Sharing(self._board)
 
-    def _send_reference(self, outlet: _Outlet, sharing: Sharing, frames: Sequence[Buffer]) -> bool:
+    def _send_reference(self, outlet: _Outlet, sharing: Sharing, frames: Sequence[Buffer], ordered: bool) -> bool:
         """Send where the values are, if that is possible; and ask whether it is, if that is not known."""
         try:
             question = sharing.question()
@@ -385,7 +386,8 @@ class ZmqTransport:
             reference = sharing.reference(_identity(frames[1]), len(frames[1]))
             if reference is None:
                 return False
-            outlet.words.send(b"".join((_REFERENCE, reference, frames[0])), flags=zmq.NOBLOCK)
+            way = outlet.parcels if ordered else outlet.words
+            way.send(b"".join((_REFERENCE, reference, frames[0])), flags=zmq.NOBLOCK)
         except zmq.Again:
             return False
         self.bytes_shared += len(frames[1])

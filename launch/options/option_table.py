@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -145,6 +145,12 @@ class OptionTable:
         """Return what peers are told, by the fields of their `Setup`; lists, as JSON has them."""
         values = {entry.setup: getattr(self, name) for name, entry, _ in _entries(type(self)) if entry.setup}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def overridden(self: Table, told: Mapping[str, Any]) -> Table:
+        """Return the options with what a script has set instead, by the fields of `Setup`."""
+        names = {entry.setup: name for name, entry, _ in _entries(type(self)) if entry.setup}
+        changes = {names[one]: tuple(value) if isinstance(value, list) else value for one, value in told.items()}
+        return replace(self, **changes)
 
     def for_file(self) -> dict[str, Any]:
         """Return what a TOML file holds of the options."""

@@ -20,7 +20,7 @@ from launch.swarm.host import Host
 from launch.swarm.interrupts import interruptible
 from launch.swarm.launch_plan import LaunchPlan, PeerSeat
 from launch.user_errors import Interrupted
-from launch.watch.display import Display, how
+from launch.watch.display import CUT_OFF, Display, how
 from launch.watch.invitation import JOIN, WATCH, Invitation, write_invitation
 from peers.table.lives import LIVES_APART
 
@@ -77,6 +77,7 @@ class Controller:
         faults: Faults,
         display: Display,
         clock: Callable[[], float] = time.monotonic,
+        overridden: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ) -> None:
         """Prepare.
 
@@ -86,7 +87,10 @@ class Controller:
             faults: the injected ones: kills are the peers' own business, restarts are done here.
             display: shows what happens.
             clock: monotonic seconds.
+            overridden: is called with all settings that the script has overridden so far, when there is one more.
         """
+        self._overrides: dict[str, Any] = {}
+        self._overridden = overridden
         self._plan = plan
         self._display = display
         self._clock = clock
@@ -249,12 +253,25 @@ class Controller:
             peer.step = max(peer.step, int(message["status"].get("step", 0)))
             peer.trains = peer.trains or message["status"].get("state") == "training"
             self._display.status(rank, message["status"])
+        elif "override" in message:
+            self._note_override(rank, message["override"])
         elif "ended" in message:
             # For an error, that begins with the name of its class.
             peer.ending = str(message["ended"])
             peer.rank_taken = peer.ending.startswith("failed: RankTaken:")
         elif "exit" in message:
             self._ended(peer, message["exit"], lost=message.get("lost", False))
+
+    def _note_override(self, rank: int, settings: Mapping[str, Any]) -> None:
+        """Take in that the script has its own value of a setting: say it once, and let it be recorded."""
+        for name, value in settings.items():
+            if name not in self._overrides:
+                launched = self._plan.common.get(name)
+                self._display.event(f"the script overrides the command line: {name}={value!r} instead of {launched!r}")
+            elif self._overrides[name] != value:
+                self._display.event(f"rank {rank} has another {name}: {value!r}, and not {self._overrides[name]!r}")
+            self._overrides.setdefault(name, value)
+        self._overridden(self._overrides)
 
     def _start(self, peer: _Peer, **extra: Any) -> None:
         if peer.keys is not None:
@@ -295,6 +312,8 @@ class Controller:
     def _ended(self, peer: _Peer, code: int, *, lost: bool) -> None:
         """Note the exit of a peer; it may run on, if only the connection to its host is lost."""
         rank = peer.seat.rank
+        if code == 0 and peer.trains and not peer.ending:
+            code = CUT_OFF
         peer.running, peer.code = False, code
         if code == -signal.SIGKILL and peer.kills < self._kills[rank]:
             peer.kills += 1
@@ -315,7 +334,9 @@ class Controller:
     def _is_started_again(self, peer: _Peer) -> bool:
         """Whether a peer that has just ended is started again at once, with its rank."""
         may = peer.code != 0 and peer.card is not None and not peer.restarts and not peer.rank_taken
-        return may and peer.lives <= self._plan.restarts and self._swarm_goes_on()
+        # The others of a swarm that was joined are not seen from here: it was there if this peer has trained in it.
+        goes_on = peer.trains and not self.interrupted if self._plan.swarm else self._swarm_goes_on()
+        return may and peer.lives <= self._plan.restarts and goes_on
 
     def _abort(self, rank: int, what: str) -> None:
         """End the launch before the swarm has begun; who waits for a rank is told what happened to it."""
@@ -345,7 +366,7 @@ class Controller:
     def _stop_the_late(self) -> None:
         """Stop restarted peers that no longer find a peer to get the model from."""
         running = [peer for peer in self._peers.values() if peer.running]
-        if all(peer.lives > 1 and not peer.trains for peer in running):
+        if not self._plan.swarm and all(peer.lives > 1 and not peer.trains for peer in running):
             for peer in running:
                 peer.on_purpose = True
                 self._display.event(
@@ -364,7 +385,7 @@ class Controller:
         self._start(
             peer,
             bind=bind,
-            incarnation=LIVES_APART * peer.lives,
+            incarnation=int(self._plan.common.get("incarnation", 0)) + LIVES_APART * peer.lives,
             killed=peer.kills,
             elapsed=self._clock() - self._began,
             resume=False,

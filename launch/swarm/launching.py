@@ -71,7 +71,13 @@ def _run(plan: LaunchPlan, faults: Faults, options: LaunchOptions, console: Cons
         plan = replace(plan, seats=tuple(replace(seat, host=known[seat.host]) for seat in plan.seats))
     display = Display(console, range(plan.world_size), quiet=options.quiet)
     with interruptible():
-        controller = Controller(plan, lambda emit: _hosts(plan, emit), faults, display)
+        controller = Controller(
+            plan,
+            lambda emit: _hosts(plan, emit),
+            faults,
+            display,
+            overridden=lambda settings: _write_config(plan, options, settings),
+        )
         _write_config(plan, options)
         with display:
             code = controller.run()
@@ -172,13 +178,19 @@ def _hosts(plan: LaunchPlan, emit: Emit) -> Mapping[int, Host]:
     return {seat.rank: hosts[seat.host] for seat in plan.seats}
 
 
-def _write_config(plan: LaunchPlan, options: LaunchOptions) -> None:
+def _write_config(plan: LaunchPlan, options: LaunchOptions, overrides: Mapping[str, Any] | None = None) -> None:
+    """Record how the run was launched; what its script overrides is recorded as it really is."""
+    told = options.told()
+    real = {name: value for name, value in (overrides or {}).items() if name in told}
+    if "algorithm" in real:
+        real.setdefault("topology", plan.common["topology"])  # that of the launch, not the default of the algorithm
+    comment = "how this run was launched; gossip launch --config takes it again"
+    for name in real:
+        comment += f"\nthe script overrides {name}, which the command line has as {told[name]!r}"
     # Without the run directory: a launch that reads this file is another run, in another directory.
-    options = replace(options, run_dir="", resume=False)
+    options = replace(options.overridden(real), run_dir="", resume=False)
     try:
-        (plan.run_dir / "config.toml").write_text(
-            to_toml(options.for_file(), "how this run was launched; gossip launch --config takes it again"), "utf-8"
-        )
+        (plan.run_dir / "config.toml").write_text(to_toml(options.for_file(), comment), "utf-8")
     except OSError as error:
         raise CommandError(
             f"cannot write to the run directory {plan.run_dir}: {error.strerror or error}; choose another --run-dir"

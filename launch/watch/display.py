@@ -17,7 +17,10 @@ from launch.watch.peer_table import peer_table
 from launch.watch.picture import behind
 from peers.table.columns import RATES, TOLD
 
-__all__ = ["Display", "how"]
+__all__ = ["CUT_OFF", "Display", "how"]
+
+#: Stands for the exit code of a process that ended with 0 and yet did not end its training: no exit code of a process.
+CUT_OFF = 1001
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 #: Exit codes after a request to stop: those of a peer, and those of any other program.
@@ -150,6 +153,8 @@ def how(code: int) -> str:
     """Say how a process ended."""
     if code == 0:
         return "ended with exit code 0"
+    if code == CUT_OFF:
+        return "ended with exit code 0 in the midst of training, as by os._exit(); let the script leave its with block"
     if code > 0:
         return f"failed with exit code {code}"
     try:

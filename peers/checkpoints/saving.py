@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import torch
 
 from gossip.core.status import Status
-from peers.checkpoints.checkpoint import Checkpoints
+from peers.checkpoints.checkpoint import CheckpointError, Checkpoints
+from peers.checkpoints.saved_optimizer import check_same_kind, rates_differ, rates_of
 from peers.data.batches import Batches
 from peers.methods.method import Method
 from peers.setup import Setup
@@ -85,8 +86,13 @@ class Saving:
         if snapshot is None:
             return None
         extra = snapshot.extra
-        self._model.load_state_dict(unflatten(snapshot.tensors, extra["model"], "model"))
-        self._optimizer.load_state_dict(unflatten(snapshot.tensors, extra["optimizer"], "optimizer"))
+        _fit("model", self._model, unflatten(snapshot.tensors, extra["model"], "model"))
+        saved = unflatten(snapshot.tensors, extra["optimizer"], "optimizer")
+        check_same_kind(self._optimizer, saved)
+        rates = rates_of(self._optimizer.param_groups)
+        _fit("optimizer", self._optimizer, saved)
+        if (told := rates_differ(rates, rates_of(self._optimizer.param_groups))) is not None:
+            self._warn(told)
         self._method.optimizer_loaded()
         self._load_method(snapshot)
         for name, one in self._also.items():
@@ -103,7 +109,7 @@ class Saving:
         if saved.get("name") == name and saved["shards"] == len(snapshot.extra["turns"]):
             self._method.load_state_dict(saved["state"])
             self._method.restored = True
-        elif self._method.state_dict():
+        elif self._method.state_dict() or saved.get("state"):
             self._warn("the checkpoint has a different algorithm or shard layout; the algorithm's state was reset")
 
     def restore_data(self, index: int, batches: Batches) -> None:
@@ -196,3 +202,14 @@ class Saving:
         """Wait until the present save is on the disk."""
         if self._checkpoints is not None:
             self._checkpoints.close()
+
+
+def _fit(what: str, one: Stateful, state: dict[str, Any]) -> None:
+    """Restore an object, or raise a `CheckpointError` that says that the script has another one now."""
+    try:
+        one.load_state_dict(state)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{what}: the checkpoint does not fit this {type(one).__name__}: {error}. Resume with the script that "
+            "saved it, or begin a new run"
+        ) from error

@@ -19,6 +19,8 @@ _OURS = {"batch_sampler", "generator", "in_order", "sampler", "shuffle"}
 def check_indexed(dataset: Any) -> None:
     """Raise a `SettingsError` that says what to do if parts of a data set cannot be told by their indices."""
     name = type(dataset).__name__
+    if dataset is None or isinstance(dataset, bool | int | float):
+        raise SettingsError(f"dataset: {dataset!r} is not a data set. Give an object with a length and an index")
     if isinstance(dataset, DataLoader):
         raise SettingsError(
             f"dataset: {name} is a loader, not a data set. Give loader.dataset, and the loader's options as options of "

@@ -1,10 +1,11 @@
-"""All gradients of a model as one flat vector, for averaging.
+"""All gradients of a model, or all its values, as one flat vector, for averaging.
 
 The vector holds the gradient of every trained parameter (zeros if it has none), then the floating-point buffers, such
 as batch norm's statistics, which would drift apart otherwise, then a flag for every parameter: whether it has a
-gradient. The vector is of double precision if any tensor is, otherwise of single precision: half precision is averaged
-in single precision and rounded once. A parameter without a gradient on every peer has none after the averaging either,
-so no optimizer moves it.
+gradient. The last flag says that the vector holds the values of the parameters instead: a peer that agrees averages
+those, and a peer that trains at the same moment must not take them for gradients. The vector is of double precision if
+any tensor is, otherwise of single precision: half precision is averaged in single precision and rounded once. A
+parameter without a gradient on every peer has none after the averaging either, so no optimizer moves it.
 
 `torch.amp.GradScaler` leaves it to fused optimizers to divide by the loss scale. Each peer has a scale of its own, so
 the gradients are divided here, before they are averaged.
@@ -12,6 +13,9 @@ the gradients are divided here, before they are averaged.
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 
 from gossip.values.blocks import Values
@@ -28,7 +32,7 @@ class Gradients:
         self._optimizer = optimizer
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-        self._flat = FlatTensors([*self._parameters, *self._buffers], more=len(self._parameters))
+        self._flat = FlatTensors([*self._parameters, *self._buffers], more=len(self._parameters) + 1)
         #: The vector for the core: the same memory.
         self.values: Values = self._flat.values
         #: The number of gradients in it. They come first, and a codec may compress only them.
@@ -38,6 +42,7 @@ class Gradients:
     def gather(self) -> None:
         """Fill the vector."""
         self._unscale()
+        self._flat.more[-1] = 0
         for view, buffer in zip(self._flat.views[len(self._parameters) :], self._buffers, strict=True):
             view.copy_(buffer)
         for index, parameter in enumerate(self._parameters):
@@ -61,6 +66,27 @@ class Gradients:
                 parameter.grad.copy_(view)
         for view, buffer in zip(self._flat.views[len(self._parameters) :], self._buffers, strict=True):
             buffer.copy_(view)
+
+    @property
+    def of_one_kind(self) -> bool:
+        """Whether all peers averaged the same: gradients, or values."""
+        return float(self._flat.more[-1]) in (0.0, 1.0)
+
+    def gather_values(self) -> None:
+        """Fill the vector with the values of parameters and buffers."""
+        self._flat.gather()
+        self._flat.more[:] = 1
+
+    def scatter_values(self) -> float:
+        """Copy the vector into parameters and buffers; return how far they were from it, relative to its length."""
+        mean = self.values.copy()
+        self._flat.gather()
+        # In double precision: squares of single precision overflow early.
+        apart = float(np.linalg.norm((self.values - mean).astype(np.float64)[: -len(self._flat.more)]))
+        length = float(np.linalg.norm(mean.astype(np.float64)[: -len(self._flat.more)]))
+        self.values[:] = mean
+        self._flat.scatter()
+        return apart / length if length else math.inf if apart else 0.0
 
     def drop(self) -> None:
         """Remove all gradients, so that the optimizer moves nothing."""

@@ -50,10 +50,28 @@ class Records:
         if self.directory is not None:
             with self._guard():
                 self.directory.mkdir(parents=True, exist_ok=True)
+                if not append:
+                    self._keep_former(self.directory)
                 (self.directory / "summary.json").unlink(missing_ok=True)  # of a former life; this one has not ended
                 self._metrics = _opened(self.directory / "metrics.jsonl", append)
                 self._events = _opened(self.directory / "events.jsonl", append)
                 self._tensorboard = TensorBoard(self.directory / "tensorboard") if tensorboard else None
+
+    def _keep_former(self, directory: Path) -> None:
+        """Move the records of a former run out of the way, and say where they are."""
+        former = [name for name in ("metrics.jsonl", "events.jsonl", "summary.json") if (directory / name).exists()]
+        if not any((directory / name).stat().st_size for name in former):
+            return
+        number = 1
+        while (place := directory / f"former-{number}").exists():
+            number += 1
+        place.mkdir()
+        for name in former:
+            (directory / name).rename(place / name)
+        self._warn(
+            f"{directory} has the records of another run already; they are kept in {place.name}. Give each run a "
+            "run_dir of its own, or continue one with resume=True"
+        )
 
     def step(self, ended: float, /, **values: Any) -> None:
         """Write the line of a step, and when the step ended."""

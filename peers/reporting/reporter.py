@@ -24,6 +24,8 @@ __all__ = ["Reporter"]
 _log = logging.getLogger("gossip")
 #: Seconds between two reports to the launcher.
 _REPORT_EVERY = 0.25
+#: Seconds for which a peer that ends waits for a launcher that does not listen, such as one that is suspended.
+_LAST_WORD = 2.0
 
 
 class Reporter:
@@ -70,7 +72,8 @@ class Reporter:
     def formed(self, endpoint: Endpoint, peers: int) -> None:
         """Say that a swarm has formed: where no launcher shows it, nothing else would."""
         setup = self._setup
-        sentence = f"{peers} peers train together: {setup.algorithm} on {setup.topology}"
+        who = f"{peers} peers train together" if peers > 1 else "this peer trains alone, because no other came"
+        sentence = f"{who}: {setup.algorithm} on {setup.topology}"
         if setup.keys is None and endpoint.is_loopback:
             sentence += f"; to watch them: gossip watch {endpoint}"
         self.announce("formed", sentence)
@@ -82,6 +85,11 @@ class Reporter:
                 "the script ended without peer.attach(model, optimizer): whatever it trained, it trained alone. Attach "
                 "the model before training"
             )
+
+    @property
+    def rank(self) -> int:
+        """The rank of the peer."""
+        return self._rank
 
     @property
     def step(self) -> int:
@@ -177,5 +185,6 @@ class Reporter:
         self._records.summary(**summary)
         self._records.close()
         if self._channel is not None:
-            self._channel.send(ended=how[:300])  # a character may take 12 bytes
+            # A character may take 12 bytes. Without this line an exit counts as a failure, so it waits for its room.
+            self._channel.send(within=_LAST_WORD, ended=how[:300])
             self._channel.close()

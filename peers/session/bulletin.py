@@ -8,13 +8,15 @@ stall in between.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgpack
 
 from gossip.errors import SettingsError
-from gossip.wire.limits import NEWS_LIMIT
+from gossip.wire.limits import COUNT_LIMIT, NEWS_LIMIT
+from peers.table.lives import LIVES_APART
 
 __all__ = ["Agreement", "Bulletin", "RollCall", "Topic"]
 
@@ -23,8 +25,10 @@ Levels = dict[str, dict[int, int]]
 _TOPICS_LIMIT = 64
 #: The most different complaints about malformed news that the user is told of.
 _COMPLAINTS_LIMIT = 64
-#: The most bytes of a roll call, which everybody merges and sends on: some 400 ranks, with room left for the data.
-_ROLL_LIMIT = 7 << 10
+#: The most bytes of a roll call, which everybody merges and sends on: some 300 ranks, with room left for the data.
+_ROLL_LIMIT = 9 << 10
+#: The name in a roll call for the life of each rank.
+_LIVES = "lives"
 
 
 class Topic(Protocol):
@@ -38,10 +42,24 @@ class Topic(Protocol):
 
 
 class RollCall:
-    """How far each rank has come in what all do once, or again and again: levels that only grow."""
+    """How far each rank has come in what all do once, or again and again: levels that only grow within a life.
 
-    def __init__(self) -> None:
+    A rank that is started again begins anew: what its former process has done, this one has not.
+    """
+
+    def __init__(self, rank: int = 0, life: int = 0) -> None:
+        """Begin.
+
+        Args:
+            rank: of this peer.
+            life: the incarnation in which the process of this peer began.
+        """
+        self._rank = rank
         self._levels: Levels = {}
+        #: The life to which the levels of a rank belong; 0 where there is none.
+        self._lives: dict[int, int] = {rank: life} if life else {}
+        #: How far a former process of this rank had come.
+        self._former: dict[str, int] = {}
         #: The trainer's thread and the gossip thread both write.
         self._lock = threading.Lock()
 
@@ -50,13 +68,25 @@ class RollCall:
         with self._lock:
             self._levels = _higher(self._levels, {what: {rank: level}})
 
-    def ranks(self, what: str, level: int = 1) -> set[int]:
-        """Return the ranks that are known to have come to a level."""
-        return {rank for rank, reached in self._levels.get(what, {}).items() if reached >= level}
+    def ranks(self, what: str, level: int = 1, members: Mapping[int, int] = MappingProxyType({})) -> set[int]:
+        """Return the ranks that are known to have come to a level.
 
-    def levels(self, what: str) -> dict[int, int]:
-        """Return how far each rank has come."""
-        return dict(self._levels.get(what, {}))
+        Args:
+            what: the point.
+            level: how often it is come to.
+            members: the present incarnation of each member. A member whose process is a later one than that which came
+                to the level has not come. False deaths raise an incarnation by less than `LIVES_APART`.
+        """
+        levels, lives = self._levels.get(what, {}), self._lives
+        return {
+            rank
+            for rank, reached in levels.items()
+            if reached >= level and members.get(rank, 0) - lives.get(rank, 0) < LIVES_APART
+        }
+
+    def former(self, what: str) -> int:
+        """Return how far a former process of this rank had come, as far as others say so."""
+        return self._former.get(what, 0)
 
     def highest(self, what: str) -> int:
         """Return the highest level that anybody has come to."""
@@ -64,23 +94,45 @@ class RollCall:
 
     def encode(self) -> bytes:
         """Return all that is known."""
-        packed: bytes = msgpack.packb(self._levels)
+        with self._lock:
+            packed: bytes = msgpack.packb({**self._levels, _LIVES: self._lives} if self._lives else self._levels)
         return packed
 
     def merge(self, data: bytes) -> bool:
         """Take in what another knows."""
         heard = _unpacked(data)
-        for levels in heard.values():
-            if not isinstance(levels, dict) or not all(_is_count(one) for pair in levels.items() for one in pair):
+        for what, levels in heard.items():
+            limit = COUNT_LIMIT if what == _LIVES else 1 << 31
+            if not isinstance(levels, dict) or not all(
+                _is_count(rank, 1 << 31) and _is_count(value, limit) for rank, value in levels.items()
+            ):
                 raise ValueError("a roll call has something else than ranks and levels")
+        lives = heard.pop(_LIVES, {})
         with self._lock:
-            merged = _higher(self._levels, heard)
-            if merged == self._levels:
+            merged, living = self._merged(heard, lives)
+            if (merged, living) == (self._levels, self._lives):
                 return False
-            if len(msgpack.packb(merged)) > _ROLL_LIMIT:
+            if len(msgpack.packb({**merged, _LIVES: living})) > _ROLL_LIMIT:
                 raise ValueError(f"a roll call has more than {_ROLL_LIMIT} bytes")
-            self._levels = merged
+            self._levels, self._lives = merged, living
         return True
+
+    def _merged(self, heard: Levels, lives: Mapping[int, int]) -> tuple[Levels, dict[int, int]]:
+        """Return the levels and the lives, given those that were heard: of each rank, the latest life counts."""
+        living = dict(self._lives)
+        ours = self._lives.get(self._rank, 0)
+        theirs = lives.get(self._rank, 0)
+        if theirs != ours:
+            for what, levels in heard.items():
+                if self._rank in levels:
+                    self._former[what] = max(levels[self._rank], self._former.get(what, 0))
+        if theirs > ours:  # the clock went back since the last start
+            living[self._rank] = theirs + 1
+        ranks = {rank for levels in heard.values() for rank in levels}
+        later = {rank for rank in ranks - {self._rank} if lives.get(rank, 0) > self._lives.get(rank, 0)}
+        stale = {rank for rank in ranks if lives.get(rank, 0) < living.get(rank, 0)}
+        living |= {rank: lives[rank] for rank in later}
+        return _higher(_without(self._levels, later), _without(heard, stale)), living
 
 
 class Agreement:
@@ -220,5 +272,12 @@ def _higher(one: Levels, other: Levels) -> Levels:
     return merged
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 31
+def _without(levels: Levels, ranks: set[int]) -> Levels:
+    """Return the levels of the other ranks."""
+    if not ranks:
+        return levels
+    return {what: {rank: one for rank, one in known.items() if rank not in ranks} for what, known in levels.items()}
+
+
+def _is_count(value: object, limit: int) -> bool:
+    return type(value) is int and 0 <= value < limit

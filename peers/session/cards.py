@@ -92,7 +92,10 @@ class Channel:
             os.set_blocking(self._in, False)
             os.set_blocking(self._out, False)
         except (ValueError, OSError) as error:
-            raise SettingsError(f"GOSSIP_CHANNEL={descriptors!r} does not name two open file descriptors") from error
+            raise SettingsError(
+                f"GOSSIP_CHANNEL={descriptors!r} does not name two open file descriptors. A process that gossip launch "
+                "started can call peers.join() once"
+            ) from error
         self._unread = b""
         #: Seconds to wait for the cards of the others.
         self.start_timeout = math.inf
@@ -127,12 +130,14 @@ class Channel:
             rank, how = message["failed"]
             self._failed[int(rank)] = str(how)
 
-    def send(self, **message: Any) -> bool:
-        """Send the launcher a line, without waiting for it; return False if it did not take the line."""
+    def send(self, *, within: float = 0.0, **message: Any) -> bool:
+        """Send the launcher a line; return False if it did not take the line within this number of seconds."""
         line = json.dumps(message).encode() + b"\n"
         if len(line) > select.PIPE_BUF:
             raise ValueError(f"a line of {len(line)} bytes could be torn apart: {select.PIPE_BUF} bytes is the limit")
         try:
+            if within:
+                select.select([], [self._out], [], within)
             return os.write(self._out, line) == len(line)
         except OSError:
             return False  # gone, or so far behind that the pipe is full

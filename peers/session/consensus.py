@@ -19,6 +19,8 @@ __all__ = ["Consensus", "Terms"]
 
 #: Seconds of pause after a round of mixing in which nothing arrived, and the most while somebody has not come.
 _PAUSE, _LONG_PAUSE = 0.005, 0.05
+#: The points that a peer comes to in an agreement.
+_POINTS = ("mixing", "agreed", "known")
 
 
 def _nothing() -> None:
@@ -127,7 +129,7 @@ class Consensus:
 
     def _mixed(self, mixing: int, gaps: _Gaps, on_agreed: Callable[[], None]) -> bool:
         """Mix for one round; return whether all know that all agree, or nobody else is left."""
-        roll = self._rendezvous.roll
+        reached = self._rendezvous.reached
         self._exchange()
         status = self._driver.status()
         if status.gaps:
@@ -135,17 +137,17 @@ class Consensus:
         else:
             time.sleep(_PAUSE)
         live = set(status.members)
-        if not roll.ranks("mixing", mixing) >= live:
+        if not reached("mixing", mixing) >= live:
             gaps.restart()  # somebody still trains
         elif gaps.agrees():
             self._rendezvous.reach("agreed", mixing)
-        if roll.ranks("agreed", mixing) >= live and self._rank not in roll.ranks("known", mixing):
+        if reached("agreed", mixing) >= live and self._rank not in reached("known", mixing):
             on_agreed()
             self._rendezvous.reach("known", mixing)
-        return roll.ranks("known", mixing) >= live or len(live) == 1
+        return reached("known", mixing) >= live or len(live) == 1
 
-    def meet(self, terms: Terms, act: Callable[[], None]) -> None:
-        """Wait until all peers are here, act, and wait until all have acted.
+    def meet(self, terms: Terms, *acts: Callable[[], None]) -> None:
+        """Wait until all peers are here; then, for each act, act and wait until all have acted.
 
         Raises:
             AgreementError: not all came.
@@ -153,7 +155,8 @@ class Consensus:
         """
         meeting = self._next()
         self._check_finite(meeting)
-        for what in ("mixing", "agreed"):
+        for what, act in zip(_POINTS, (_nothing, *acts), strict=False):
+            act()
             late = self._latecomers(terms.timeout)
 
             def go_on(missing: set[int], late: Latecomers = late) -> bool:
@@ -162,14 +165,12 @@ class Consensus:
 
             if not self._rendezvous.wait_for_all(what, meeting, go_on):
                 raise self._disagreement(late, 0.0, math.inf)
-            if what == "mixing":
-                act()
 
     def _check_finite(self, level: int) -> None:
         """Raise an error if this replica has diverged, and let the others agree without it."""
         if self._replica.is_finite():
             return
-        for what in ("mixing", "agreed", "known"):
+        for what in _POINTS:
             self._rendezvous.roll.reach(what, self._rank, level)
         self._rendezvous.spread()
         raise DivergenceError("the model holds NaN or infinity, so there is nothing to agree on", math.inf)

@@ -9,6 +9,8 @@ from peers.model.model_lines import ModelLines
 from peers.model.replica import Replica
 from peers.session.bulletin import Agreement, Bulletin, RollCall
 from peers.session.cards import RendezvousError
+from peers.session.shared_settings import SettingsAgreement
+from peers.setup import Setup
 
 __all__ = ["RankTaken", "Rendezvous", "StartError"]
 
@@ -29,17 +31,19 @@ class RankTaken(StartError):
 class Rendezvous:
     """The points at which this peer waits for others. For the trainer's thread."""
 
-    def __init__(self, rank: int, driver: Driver, bulletin: Bulletin, replica: Replica) -> None:
-        self._rank = rank
+    def __init__(self, setup: Setup, driver: Driver, bulletin: Bulletin, replica: Replica) -> None:
+        self._rank = rank = setup.rank
+        self._settings = SettingsAgreement(setup)
         self._driver = driver
         self._bulletin = bulletin
         self._model = Agreement(replica.fingerprint, rank)
         self._lines = ModelLines(rank, replica.lines)
         #: How far each rank has come.
-        self.roll = RollCall()
+        self.roll = RollCall(rank, setup.life)
 
     def enter(self, has_state: bool) -> None:
         """Say that this peer is here, and whether it has a state to give."""
+        self._bulletin.add("settings", self._settings)
         self._bulletin.add("model", self._model)
         # At once, so that nobody hears that this peer is here and not yet that it has a state.
         if has_state:
@@ -54,32 +58,53 @@ class Rendezvous:
 
     def here(self) -> set[int]:
         """Return the ranks that came and have not left since."""
-        return self.roll.ranks("here") & self._driver.status().members.keys()
+        return self.reached("here") & self._driver.status().members.keys()
+
+    def reached(self, what: str, level: int = 1) -> set[int]:
+        """Return the ranks whose present life has come to a point, as far as this peer has heard."""
+        return self.roll.ranks(what, level, self._driver.status().members)
 
     def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Wait until news make the predicate true; return False if they do not within the timeout.
 
         Raises:
-            StartError: another peer trains another model.
+            StartError: another peer trains another model, or with other settings.
             DriverError: the gossip thread failed.
         """
         # In glances, so that a process that was suspended has lost one of them and not all of its time.
         left = timeout
-        while not self._bulletin.wait_for(lambda: predicate() or self._model.conflict is not None, min(left, _GLANCE)):
+        while not self._bulletin.wait_for(lambda: predicate() or self._conflicts(), min(left, _GLANCE)):
             self._driver.check()
             left -= _GLANCE
             if left <= 0:
                 return False
+        self.check_settings()
         if self._model.conflict is not None:
             self._bulletin.add("model-lines", self._lines)
-            for _ in range(_LAST_WORDS):
-                self._bulletin.wait_for(lambda: False, _GLANCE)
+            self._linger()
             raise StartError(self._lines.complaint(self._model.conflict))
         return True
 
+    def check_settings(self) -> None:
+        """Raise an error if another peer has other settings."""
+        if self._settings.conflict:
+            self._linger()
+            raise StartError(self._settings.conflict)
+
+    def settle(self) -> None:
+        """Note that the peers of the start have compared their settings: from now on newcomers compare theirs."""
+        self._settings.close()
+
+    def _conflicts(self) -> bool:
+        return bool(self._settings.conflict) or self._model.conflict is not None
+
+    def _linger(self) -> None:
+        for _ in range(_LAST_WORDS):
+            self._bulletin.wait_for(lambda: False, _GLANCE)
+
     def lacking(self, what: str, level: int) -> set[int]:
         """Return the members that have not come to a point."""
-        return set(self._driver.status().members) - self.roll.ranks(what, level)
+        return set(self._driver.status().members) - self.reached(what, level)
 
     def wait_for_all(self, what: str, level: int, go_on: Callable[[set[int]], bool]) -> bool:
         """Come to a point and wait there until every member has; return whether that came about.

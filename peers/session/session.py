@@ -110,7 +110,7 @@ class Session:
             sends=setup.compress,
         )
         self.driver = Driver(core, transport, listen=self._listener.hear)
-        self._rendezvous = rendezvous = Rendezvous(setup.rank, self.driver, self.bulletin, replica)
+        self._rendezvous = rendezvous = Rendezvous(setup, self.driver, self.bulletin, replica)
         self._start = Start(setup, self.policy, self.driver, self._listener, rendezvous, contacts, warn, failed)
         self._consensus = Consensus(
             setup.rank,
@@ -192,10 +192,15 @@ class Session:
 
     def _exchange(self) -> None:
         """Lend the values to the core for one exchange."""
-        self._listener.check()
+        self._check()
         self._replica.lend()
         self.driver.step()
         self._replica.reclaim()
+
+    def _check(self) -> None:
+        """Raise an error if this peer cannot go on; a newcomer may hear only now that its settings differ."""
+        self._listener.check()
+        self._rendezvous.check_settings()
 
     # Collective exchanges
 
@@ -213,7 +218,7 @@ class Session:
 
     def reduce(self, values: Values, lossy: int = 0) -> events.Reduced:
         """Replace a vector by the outcome of the collective exchange; a codec carries its first ``lossy`` elements."""
-        self._listener.check()
+        self._check()
         return self.driver.reduce(values, self._listener.check, lossy)
 
     def withdraw(self) -> None:
@@ -226,9 +231,9 @@ class Session:
         """Mix until all agree; return the disagreement reached. See `Consensus.mix`."""
         return self._consensus.mix(terms)
 
-    def meet(self, terms: Terms, act: Callable[[], None]) -> None:
-        """Wait until all are here, act, and wait until all have acted. See `Consensus.meet`."""
-        self._consensus.meet(terms, act)
+    def meet(self, terms: Terms, *acts: Callable[[], None]) -> None:
+        """Wait until all are here; then act after act, until all have acted. See `Consensus.meet`."""
+        self._consensus.meet(terms, *acts)
 
     # The end
 

@@ -71,25 +71,26 @@ class Start:
         self._driver.post(events.Donate())
         self._rendezvous.reach("state", _TRAINS)
         if not self._incarnation:
-            roll = self._rendezvous.roll
-            self._rendezvous.wait(lambda: roll.ranks("state") >= self._rendezvous.here(), self._timeout)
+            reached = self._rendezvous.reached
+            self._rendezvous.wait(lambda: reached("state") >= self._rendezvous.here(), self._timeout)
+            self._rendezvous.settle()
         self._rendezvous.spread()
 
     def _was_here_before(self) -> bool:
         """Whether the others have seen this rank train: it was started again by the same command."""
-        return self._rank in self._rendezvous.roll.ranks("state", _TRAINS)
+        return self._rendezvous.roll.former("state") >= _TRAINS
 
     def _founders_donors(self) -> list[int]:
         """Wait for the others; return the ranks to ask for the state, none if this peer's state is the one to keep."""
-        roll = self._rendezvous.roll
+        reached = self._rendezvous.reached
         everybody = set(self._driver.status().members)
-        self._rendezvous.wait(lambda: roll.ranks("here") >= everybody or bool(self._lost()), self._timeout)
+        self._rendezvous.wait(lambda: reached("here") >= everybody or bool(self._lost()), self._timeout)
         for rank, how in self._lost().items():
             raise StartError(
                 f"rank {rank} {how} before it attached a model, so rank {self._rank} waits for it in vain; see its log"
             )
         self._driver.post(events.Watch())
-        here = roll.ranks("here")
+        here = reached("here")
         missing = sorted(everybody - here)
         if len(everybody) > 1 and here == {self._rank}:
             raise StartError(
@@ -98,13 +99,13 @@ class Start:
             )
         if missing:
             self._warn(f"going on without ranks {missing}, which did not come within {self._timeout:g} s")
-        holders = roll.ranks("state") - {self._rank}
+        holders = reached("state") - {self._rank}
         lower = {rank for rank in here if rank < self._rank}
         return sorted(holders | lower)
 
     def _lost(self) -> dict[int, str]:
         """Return how ranks ended that never came: a rank that came is a member, and its death is noticed as such."""
-        here = self._rendezvous.roll.ranks("here")
+        here = self._rendezvous.reached("here")
         return {rank: how for rank, how in self._failed().items() if rank not in here}
 
     def _newcomers_donors(self) -> list[int]:

@@ -9,24 +9,10 @@ from typing import Any
 from gossip.membership import Record
 from gossip.version import __version__
 from gossip.wire.limits import SHOWN_LIMIT
+from peers.session.shared_settings import shared
 from peers.setup import Setup
 
 __all__ = ["status_page"]
-
-#: Settings in which a newcomer has to agree with the others.
-_SHARED = (
-    "run",
-    "world_size",
-    "topology",
-    "algorithm",
-    "preset",
-    "seed",
-    "share",
-    "compress",
-    "insecure",
-    "join_key",
-    "watch_key",
-)
 
 
 def status_page(setup: Setup, records: Iterable[Record], rows: Mapping[int, Mapping[str, Any]]) -> bytes:
@@ -48,8 +34,7 @@ def status_page(setup: Setup, records: Iterable[Record], rows: Mapping[int, Mapp
         }
         for record in records
     ]
-    shared = {name: getattr(setup, name) for name in _SHARED}
-    page = {"version": __version__, "shown_by": setup.rank, "setup": shared, "members": members}
+    page = {"version": __version__, "shown_by": setup.rank, "setup": shared(setup), "members": members}
     while len(body := json.dumps(page).encode()) > SHOWN_LIMIT:
         del members[len(members) // 2 :]  # reached with some tens of thousands of ranks
         page["cut_short"] = True

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+
+import numpy as np
 
 from gossip.errors import SettingsError
 from peers.model.gradients import Gradients
 from peers.model.whole_state import WholeState
+from peers.session.agreement_errors import AgreementError
 from peers.session.session import Session
 from peers.steps.collective_steps import CollectiveSteps
 
@@ -71,11 +75,12 @@ class AllReduceSteps(CollectiveSteps):
         self._gradients.gather()
         reduced = self._session.reduce(self._gradients.values, self._gradients.count)
         self._take_over()
-        if reduced.finite:
+        if reduced.finite and self._gradients.of_one_kind:
             self._gradients.scatter()
         else:
             self._gradients.drop()
-            self._warn(f"the average gradient of step {self._step} is not finite: all peers leave this step out")
+            why = "the average gradient is not finite" if not reduced.finite else "another peer was in consensus()"
+            self._warn(f"step {self._step + 1}: {why}: all peers leave this step out")
         self._waited += time.monotonic() - began
 
     def end(self) -> None:
@@ -100,6 +105,26 @@ class AllReduceSteps(CollectiveSteps):
     def catch_up(self) -> None:
         """Take over the state of the peer that has made the most steps."""
         self._synchronize()
+
+    def compare(self) -> None:
+        """Average the values of all: they are equal, unless a script has changed those of one peer by itself."""
+        self._gradients.gather_values()
+        reduced = self._session.reduce(self._gradients.values)
+        self._take_over()
+        if not (reduced.finite and self._gradients.of_one_kind):
+            raise AgreementError(
+                f"algorithm={_NAME}: another peer trained while this one was in consensus() after step {self._step}, "
+                "so the values of all were not averaged: let all peers call it at the same point",
+                math.inf,
+            )
+        apart = self._gradients.scatter_values()
+        # A mean of equal values is rounded.
+        if apart > reduced.count * np.finfo(self._gradients.values.dtype).eps:
+            self._warn(
+                f"consensus() found this replica {apart:.1e} away from the average of all after step {self._step}, and "
+                f"has made them equal. With {_NAME} they never differ, unless the values of a model are changed at "
+                "some peers and not at all: in place, by load_state_dict, or by another optimizer"
+            )
 
     def close(self) -> None:
         """Stay until the others have the average of the last step too, and can train on without this peer."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from swarms import more_than, nothing_left, reserved_ports
@@ -112,6 +115,39 @@ def test_a_join_that_cannot_work_says_why_and_leaves_nothing(arguments: dict[str
     assert more_than(before) == (set(), {})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seed": "3"}, "seed must be a whole number, not '3' of type str"),
+        ({"rank": True}, "rank must be a whole number, not True of type bool"),
+        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"start_timeout": "long"}, "start_timeout must be a number, not 'long' of type str"),
+        ({"run_dir": 3}, "run_dir must be text"),
+        ({"topology": ["base"]}, "topology must be text"),
+        ({"resume": "no"}, "resume must be True or False, not 'no' of type str"),
+        ({"hosts": 3}, "hosts must be a list of texts, not 3"),
+        ({"hosts": [3]}, "hosts must be a list of texts"),
+        ({"keys": "secret"}, "keys must be a gossip.keys.KeyPair"),
+    ],
+)
+def test_settings_of_another_type_are_refused_by_name(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        peers.join({}, **arguments)
+
+
+def test_what_stands_for_a_setting_is_taken(tmp_path: Path) -> None:
+    found = Setup().changed(run_dir=tmp_path, seed=np.int64(3), device=torch.device("cpu"), start_timeout=5)
+    assert (found.run_dir, found.seed, found.device, found.start_timeout) == (str(tmp_path), 3, "cpu", 5)
+    assert type(found.seed) is int
+
+
+def test_every_setting_has_a_kind() -> None:
+    default = Setup()
+    names = {one.name for one in fields(default)} - {"environment", "birth"}
+    given = {name: getattr(default, name) for name in names}
+    assert default.changed(**given) == default
+
+
 def test_slurm_without_a_master_says_what_to_set_unless_hosts_are_listed() -> None:
     with pytest.raises(SettingsError, match="MASTER_ADDR and MASTER_PORT must be set for 3 peers"):
         peers.join(SLURM)
@@ -200,3 +236,25 @@ def test_a_worker_that_runs_the_script_again_is_told_what_the_script_lacks(tmp_p
         runpy.run_path(str(script), run_name="__mp_main__")
     script.write_text("import peers\ndef work(): peers.join().close()\n")
     runpy.run_path(str(script), run_name="__mp_main__")["work"]()
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"WORLD_SIZE": "4"}, "RANK is not: set RANK to the number of this process, from 0 to 3"),
+        ({"RANK": "0"}, "WORLD_SIZE is not: set WORLD_SIZE to the number of peers"),
+    ],
+)
+def test_half_of_the_environment_is_refused(environment: dict[str, str], said: str) -> None:
+    """A swarm of one, in each process, would train without a word."""
+    with pytest.raises(SettingsError, match=said):
+        peers.join(environment)
+
+
+def test_an_environment_for_one_process_is_a_swarm_of_one(caplog: pytest.LogCaptureFixture) -> None:
+    with peers.join({"WORLD_SIZE": "1"}) as peer:
+        assert peer.world_size == 1
+    assert "trains alone" not in caplog.text
+    with peers.join({"SLURM_NTASKS": "8"}) as peer:
+        assert peer.world_size == 1
+    assert "trains alone, though Slurm has allocated 8 tasks: start the script with srun" in caplog.text

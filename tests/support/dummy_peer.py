@@ -71,4 +71,5 @@ if action == "ignore":
     (directory / f"deaf-{rank}").touch()
     until(directory / "go on")
 print("done", flush=True)
+tell(ended="finished")  # as a peer does that leaves its with statement
 (directory / f"done-{rank}").touch()

@@ -83,8 +83,8 @@ class CountingTransport(ZmqTransport):
 
     taken = 0
 
-    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
-        sent = super().send(rank, frames)
+    def send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:
+        sent = super().send(rank, frames, ordered)
         if sent:
             self.taken += sum(map(len, frames))
         return sent

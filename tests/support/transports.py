@@ -62,13 +62,13 @@ class _Sharing(ZmqTransport):
         self._memory = SharedMemory(256)
         self._kept: list[np.ndarray] = []
 
-    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
+    def send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:
         *header, values = frames
         if len(values) < LARGE:
-            return super().send(rank, frames)
+            return super().send(rank, frames, ordered)
         memory = self._memory.allocate(len(values))
         memory[:] = np.frombuffer(values, np.uint8)
-        taken = super().send(rank, [*header, memory.data])
+        taken = super().send(rank, [*header, memory.data], ordered)
         if taken:
             self._kept.append(memory)
         return taken

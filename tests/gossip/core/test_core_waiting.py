@@ -250,3 +250,14 @@ def test_three_in_a_circle_keep_step_whatever_the_order() -> None:
     assert [core.mass.values[0] for core in hand.cores] == pytest.approx([3.0] * 3, abs=0.2)
     assert hand.total() == pytest.approx((3.0, 9.0))
     assert not [message for message in hand.mail() if isinstance(message, Parcel)]
+
+
+def test_a_pass_is_sent_behind_the_parcel_of_the_turn_before() -> None:
+    """A pass that overtook a parcel would end the wait for it: the receiver takes turn 0 for over."""
+    hand = Hand(1.0, 3.0, turns=[PAIR])
+    hand.step(0)
+    hand.step(1)
+    assert proceeds(hand.deliver(Parcel)), "rank 1 has what rank 0 sent, and goes on"
+    hand.step(1)
+    sent = [(type(hand.read(one)), one.ordered) for one in hand.post if hand.read(one).origin.rank == 1]
+    assert sent == [(Parcel, True), (Ack, False), (Pass, True)]

@@ -122,6 +122,15 @@ def test_what_is_broken_off_never_arrives_in_part(site: Site) -> None:
     assert message == [b"last", b"l" * size]
 
 
+def test_what_is_ordered_does_not_overtake(site: Site) -> None:
+    sender, receiver = site.joined()
+    for _ in range(5):
+        messages = [[b"large", bytes(8 << 20)], [b"small"], [b"some", b"values"], [b"also large", bytes(LARGE)]]
+        for message in messages:
+            until(lambda message=message: sender.send(0, message, ordered=True), sender, why="never taken")
+        assert [bytes(receive(receiver, sender)[0]) for _ in messages] == [message[0] for message in messages]
+
+
 def test_two_peers_send_to_one_and_one_to_two(site: Site) -> None:
     hub, left, right = site.make(), site.make(), site.make()
     for rank, other in ((1, left), (2, right)):

@@ -47,7 +47,7 @@ class Recorder:
     def disconnect(self, rank: int) -> None:
         self.calls.append(("disconnect", rank))
 
-    def send(self, rank: int, frames: Sequence[Buffer]) -> bool:
+    def send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:  # noqa: ARG002
         self.sent.append((self.now, rank, frames))
         return self.takes
 

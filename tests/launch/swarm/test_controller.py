@@ -167,7 +167,7 @@ class Idle(Display):
 
 def test_wherever_a_request_to_stop_comes_nothing_is_lost(tmp_path: Path) -> None:
     """Before each instruction in turn that the launcher does: rank 0 is asked, and the exit of rank 1 is heard."""
-    says = {0: [TRAINING, {"line": "a line"}], 1: [TRAINING, {"exit": 0}]}
+    says = {0: [TRAINING, {"line": "a line"}], 1: [TRAINING, {"ended": "finished"}, {"exit": 0}]}
     files = {launch.swarm.controller.__file__, launch.watch.display.__file__}
     before = sys.gettrace()
     moment, idle = 0, False
@@ -297,6 +297,17 @@ def test_a_script_that_never_joins_is_not_a_success(tmp_path: Path) -> None:
     assert out.count("before the swarm could start") == 1, "rank 1 ended because it was stopped"
 
 
+def test_a_script_that_is_cut_off_in_training_with_exit_code_0_is_not_a_success(tmp_path: Path) -> None:
+    finished = [TRAINING, {"ended": "finished"}, {"exit": 0}]
+    out = io.StringIO()
+    says = {0: [TRAINING, {"exit": 0}], 1: finished}
+    controller, _ = played(tmp_path, says, Display(Console(file=out, width=200), list(says)))
+    controller._introduced = True
+    assert controller.run() == 1
+    assert "rank 0 ended with exit code 0 in the midst of training, as by os._exit()" in out.getvalue()
+    assert "rank 1" not in out.getvalue()
+
+
 def test_who_never_joined_a_running_swarm_is_not_started_again(tmp_path: Path) -> None:
     controller, host = played(tmp_path, {0: [{"exit": 7}], 1: [{"exit": 0}]}, restart=1)
     controller._introduced = True  # as for a peer that joins
@@ -307,7 +318,9 @@ def test_who_never_joined_a_running_swarm_is_not_started_again(tmp_path: Path) -
 def test_a_restart_that_never_came_is_told(tmp_path: Path) -> None:
     trained = {"status": {"step": 116, "state": "training"}}
     code, out = shown(
-        tmp_path, {0: [trained, {"exit": 0}], 1: [TRAINING, {"exit": 0}]}, fault=("kill:1@300", "restart:1@400")
+        tmp_path,
+        {rank: [trained, {"ended": "finished"}, {"exit": 0}] for rank in range(2)},
+        fault=("kill:1@300", "restart:1@400"),
     )
     assert code == 0
     assert "gossip: the restart of rank 1 at step 400 never came: training ended at step 116" in out

@@ -34,11 +34,26 @@ def test_errors_come_from_the_call_and_not_from_the_first_batch() -> None:
         attached(peer)
         with pytest.raises(SettingsError, match=r"loader\.dataset"):
             peer.batches(DataLoader([1, 2]), 1, 1)
+        with pytest.raises(SettingsError, match=r"None is not a data set\. Give an object with a length"):
+            peer.batches(None, 1, 1)
         with pytest.raises(SettingsError, match="at least 1"):
             peer.batches([1, 2], 1, 0)
         with pytest.raises(SettingsError, match="shuffle cannot be set"):
             peer.batches([1, 2], 1, 1, shuffle=True)
         assert sorted(int(one) for one in peer.batches([1, 2], 1, 1)) == [1, 2], "no loop had begun"
+
+    alone(body)
+
+
+def test_a_loop_that_is_kept_and_gone_through_again_says_so() -> None:
+    def body(peer: Peer) -> None:
+        attached(peer)
+        loader = peer.batches(range(3), 1, 1)
+        for _ in loader:
+            break  # and on
+        assert len(list(loader)) == 2
+        with pytest.raises(LoopError, match=r"through with all its epochs.*epochs=N to one call of peer\.batches"):
+            list(loader)
 
     alone(body)
 

@@ -127,6 +127,7 @@ def test_parameters_of_one_and_not_of_the_other_are_told_once(
         model, other = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), nn.Linear(3, 2)
         optimizer = torch.optim.SGD([*model[0].parameters(), other.bias], lr=0.1)
         peer.attach(model, optimizer)
+        model(torch.ones(1, 2)).sum().backward()
         optimizer.step()
         told = len(caplog.records)
         optimizer.add_param_group({"params": [model[1].weight]})

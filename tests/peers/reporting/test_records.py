@@ -53,11 +53,17 @@ def test_a_later_life_takes_half_a_line_back(tmp_path: Path, length: int) -> Non
 
 
 def test_a_new_run_starts_anew(tmp_path: Path) -> None:
-    for _ in range(2):
-        records = Records(str(tmp_path), 0, pytest.fail)
-        records.step(records.time(), step=1, **_LINE)
+    said: list[str] = []
+    for number in range(3):
+        records = Records(str(tmp_path), 0, said.append)
+        assert len(said) == number
+        records.step(records.time(), step=number, **_LINE)
         records.close()
-    assert len(recorded(tmp_path / "rank-0" / "metrics.jsonl")) == 1
+    home = tmp_path / "rank-0"
+    places = [home / "former-1", home / "former-2", home]
+    found = [[line["step"] for line in recorded(place / "metrics.jsonl")] for place in places]
+    assert found == [[0], [1], [2]], "nothing is lost"
+    assert "has the records of another run already; they are kept in former-2" in said[1]
 
 
 class Writer:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gossip.errors import SettingsError
 from gossip.wire.limits import NEWS_LIMIT
 from peers.session.bulletin import Agreement, Bulletin, RollCall
+from peers.table.lives import LIVES_APART
 
 WHATS = ("here", "state", "mixing")
 reaches = st.lists(st.tuples(st.sampled_from(WHATS), st.integers(0, 6), st.integers(1, 9)), max_size=12)
@@ -311,3 +312,36 @@ def test_what_is_wrong_is_told_once_however_often_it_comes() -> None:
         bulletin.hear(msgpack.packb({"roll": msgpack.packb({"here": number})}))
         bulletin.hear(msgpack.packb([number]))
     assert len(warnings) < 80
+
+
+def test_a_rank_that_is_started_again_has_come_to_nothing_yet() -> None:
+    """Others that counted on what its former process has done would go on without it."""
+    others, first = RollCall(rank=0), RollCall(rank=1)
+    first.reach("mixing", 1, 2)
+    others.merge(first.encode())
+    assert others.ranks("mixing", 2, {0: 0, 1: 3}) == {1}, "declared dead three times, and the same process"
+    assert others.ranks("mixing", 2, {0: 0, 1: LIVES_APART}) == set(), "a new process, which has said nothing yet"
+    again = RollCall(rank=1, life=LIVES_APART)
+    again.merge(others.encode())
+    assert (again.ranks("mixing"), again.former("mixing"), again.former("here")) == (set(), 2, 0)
+    again.reach("here", 1)
+    assert others.merge(again.encode())
+    assert (others.ranks("mixing"), others.ranks("here")) == (set(), {1})
+    assert not others.merge(first.encode()), "late news of the former life"
+    again.reach("mixing", 1, 3)
+    others.merge(again.encode())
+    assert others.ranks("mixing", 3, {0: 0, 1: LIVES_APART}) == {1}
+
+
+def test_a_life_that_began_before_the_former_one_counts_all_the_same() -> None:
+    """The clock of the machine went back between two starts."""
+    others, again = RollCall(rank=0), RollCall(rank=1, life=5000)
+    former = RollCall(rank=1, life=9000)
+    former.reach("mixing", 1)
+    others.merge(former.encode())
+    again.reach("here", 1)
+    others.merge(again.encode())
+    assert others.ranks("here") == set()
+    again.merge(others.encode())
+    others.merge(again.encode())
+    assert (others.ranks("here"), others.ranks("mixing")) == ({1}, set())

@@ -180,6 +180,44 @@ def test_one_that_runs_out_of_data_is_not_waited_for_and_consensus_makes_all_equ
     assert results[0][1] == 11
 
 
+@pytest.mark.parametrize("compress", ["none", "int8"])
+def test_consensus_compares_replicas_and_makes_those_equal_that_a_script_changed(
+    compress: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def body(peer: Peer) -> list[bytes]:
+        model, optimizer = attached(peer)
+        bits = []
+        for changed in (False, True):
+            descend(peer, model, optimizer)
+            if changed and peer.rank == 1:
+                with torch.no_grad():
+                    model.at += 1.0
+            assert peer.consensus(timeout=LONGEST) == 0.0
+            bits.append(model.at.detach().numpy().tobytes())
+            assert ("away from the average" in caplog.text) >= changed
+        descend(peer, model, optimizer)
+        return [*bits, model.at.detach().numpy().tobytes()]
+
+    results = swarm(3, body, presets.preset("loopback"), algorithm="allreduce", compress=compress)
+    assert results[0] == results[1] == results[2]
+    before, after = np.frombuffer(results[0][0]), np.frombuffer(results[0][1])
+    assert np.abs(after - before).max() > 0.1, "the average of all, the changed one included"
+    said = [record.message for record in caplog.records if "away from the average" in record.message]
+    assert len(said) == 3, "one for each rank, and none for the consensus of equal replicas"
+
+
+def test_a_peer_that_trains_while_others_agree_does_not_take_their_values_for_gradients() -> None:
+    model = Odd()
+    gradients = Gradients(model)
+    gradients.gather()
+    assert gradients.of_one_kind
+    trains = gradients.values.copy()
+    gradients.gather_values()
+    assert gradients.of_one_kind
+    gradients.values[:] = (gradients.values + trains) / 2
+    assert not gradients.of_one_kind
+
+
 def test_the_swarm_sees_its_epochs_and_evaluates_what_all_have() -> None:
     def body(peer: Peer) -> tuple[int, float, float]:
         model, optimizer = attached(peer)
