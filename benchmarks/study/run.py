@@ -19,7 +19,7 @@ class Run:
     algorithm: str
     topology: str
     peers: int
-    #: The learning rate of SGD.
+    #: The learning rate.
     rate: float
     seed: int
     #: Of all peers together.
@@ -27,8 +27,15 @@ class Run:
     task: str = "fashion"
     #: Of one peer.
     batch: int = 16
-    #: Nesterov's, of the optimizer.
+    #: sgd or adamw; see `benchmarks.study.learner`.
+    optimizer: str = "sgd"
+    #: Nesterov's, of sgd.
     momentum: float = 0.9
+    #: The largest norm of a gradient, which is shortened to it: that of all peers where they average gradients, else
+    #: each peer's own; 0: any.
+    clip: float = 0.0
+    #: How the rate changes: constant, or cosine with a warm-up; see `benchmarks.study.learner`.
+    schedule: str = "constant"
     #: The parameter of the Dirichlet distribution that classes are dealt out by; 0: evenly.
     dirichlet: float = 0.0
     #: Virtual seconds of a step, and the share by which it varies either way.
@@ -67,11 +74,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of a run. Accuracies are per cent of the test images, of the average of all living replicas."""
+    """What came out of a run: accuracies and losses of the average of all living replicas.
+
+    An accuracy is per cent of the task's samples for validation, a loss is their mean cross-entropy.
+    """
 
     accuracy: float
+    validation_loss: float
     #: (samples that all peers have seen, virtual seconds, accuracy).
     curve: list[tuple[int, float, float]]
+    #: The losses at the points of the curve.
+    losses: list[float]
     #: Whether a loss was not finite, or the model ended at the level of chance.
     diverged: bool
     virtual_seconds: float

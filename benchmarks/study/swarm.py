@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from benchmarks.study.books import WeightBooks
 from benchmarks.study.cards import Cards
+from benchmarks.study.learner import Learner
 from benchmarks.study.run import Outcome, Run
-from benchmarks.study.tasks import CURVE_IMAGES, TASKS, batches, deal
+from benchmarks.study.tasks import CURVE_SAMPLES, TASKS, batches, deal
 from benchmarks.study.trainers import Averager, Gossiper, Server, Trainer
 from gossip.books.mass import Mass
 from gossip.core.core import Core
@@ -39,8 +40,6 @@ __all__ = ["TrainingSwarm", "carry_out"]
 _ENDLESS = 10**9
 #: Points of a curve.
 POINTS = 12
-#: An accuracy below this is chance.
-_CHANCE = 15.0
 
 
 class TrainingSwarm(Swarm):
@@ -52,11 +51,12 @@ class TrainingSwarm(Swarm):
         self.task = TASKS[run.task]()
         self._defined = run
         self._trainers: dict[int, Trainer] = {}
-        self._dealt = deal(self.task.labels, run.peers, run.dirichlet, run.seed)
+        self._dealt = deal(self.task.kinds, run.peers, run.dirichlet, run.seed)
         #: Steps that were taken by anybody.
         self.taken = 0
         self._budget = max(1, run.samples // run.batch)
         self._points: list[tuple[int, float, float]] = []
+        self._losses: list[float] = []
         super().__init__(scenario_of(run), check_every_event=False)
 
     # In the place of the simulator's numbers
@@ -75,9 +75,9 @@ class TrainingSwarm(Swarm):
     def start(self, rank: int, incarnation: int, values: Values, roster: Roster, donor: Core | None) -> Core:
         """Start a peer with its trainer; one that joins has its donor's values, place in the schedule and step."""
         run = self._defined
-        model = self.task.model(run.seed)
-        optimizer = torch.optim.SGD(model.parameters(), lr=run.rate, momentum=run.momentum, nesterov=run.momentum > 0)
-        replica, method = fit(self._policy, model, optimizer, self._shard_bytes(model))
+        data = batches(self.task, self._dealt[rank], run.batch, run.seed, rank + run.peers * incarnation)
+        learner = Learner(self.task, data, run, self.progress)
+        replica, method = fit(self._policy, learner.model, learner.optimizer, self._shard_bytes(learner.model))
         if donor is not None:
             replica.arrays[0][:] = values
         core = Core(
@@ -92,12 +92,11 @@ class TrainingSwarm(Swarm):
         )
         process = self.processes[rank] = Process(core)
         feed = partial(self.feed, rank)
-        data = batches(self.task, self._dealt[rank], run.batch, run.seed, rank + run.peers * incarnation)
         if self._policy.collective:
             kind = Server if self._policy.collective == "server" else Averager
-            trainer: Trainer = kind(core, model, optimizer, data, feed)
+            trainer: Trainer = kind(core, learner, feed)
         else:
-            trainer = Gossiper(core, model, optimizer, data, replica, method, feed, run.rule)
+            trainer = Gossiper(core, learner, replica, method, feed, run.rule)
         self._trainers[rank] = trainer
         self.at(self.now, partial(self._begin, rank, process, trainer))
         return core
@@ -120,7 +119,7 @@ class TrainingSwarm(Swarm):
         self._trainers[rank].step()
         self.taken += 1
         if self.taken * POINTS // self._budget > len(self._points):
-            self._look(CURVE_IMAGES)
+            self._look(CURVE_SAMPLES)
 
     def _heed(self, rank: int, process: Process, effect: Effect) -> None:
         del process
@@ -133,6 +132,14 @@ class TrainingSwarm(Swarm):
 
     def _measure(self) -> None:
         """Do nothing: a run ends by its samples, and is looked at then and again by `_look`."""
+
+    def progress(self) -> float:
+        """Return the share of the run that is over when all have taken the step that is being taken.
+
+        It counts whole rounds, so that replicas which are kept equal move by the same rate.
+        """
+        peers = self._defined.peers
+        return (self.taken // peers + 1) * peers / self._budget
 
     # What comes out
 
@@ -149,7 +156,7 @@ class TrainingSwarm(Swarm):
         else:  # shards have weights of their own: the mean of all replicas is as good a model
             weights = [1.0] * len(living)
         total = sum(weights)
-        rows: Sequence[Sequence[Tensor]] = [list(trainer.model.parameters()) for trainer in living]
+        rows: Sequence[Sequence[Tensor]] = [list(trainer.learner.model.parameters()) for trainer in living]
         with torch.no_grad():
             return [
                 sum(one * (weight / total) for one, weight in zip(column, weights, strict=True))
@@ -160,17 +167,23 @@ class TrainingSwarm(Swarm):
         """Return how far values are from the plain mean of the replicas, root mean square, relative to it."""
         living = [self._trainers[rank] for rank, process in self.processes.items() if process.alive]
         with torch.no_grad():
-            stack = torch.stack([torch.cat([one.flatten() for one in each.model.parameters()]) for each in living])
+            stack = torch.stack(
+                [torch.cat([one.flatten() for one in each.learner.model.parameters()]) for each in living]
+            )
             mean = stack.mean(0)
             return float((stack - mean).square().mean().sqrt() / mean.square().mean().sqrt())
+
+    def _finite(self) -> bool:
+        return all(one.learner.finite for one in self._trainers.values())
 
     def _look(self, limit: int | None) -> None:
         model = self.task.model(0)
         with torch.no_grad():
             for parameter, value in zip(model.parameters(), self.average(), strict=True):
                 parameter.copy_(value)
-        accuracy = self.task.accuracy(model, limit)
-        self._points.append((self.taken * self._defined.batch, self.now, accuracy))
+        score = self.task.score(model, limit)
+        self._points.append((self.taken * self._defined.batch, self.now, score.accuracy))
+        self._losses.append(score.loss)
 
     def train(self) -> Outcome:
         """Train until all samples of the run have been seen, or somebody's loss is not finite."""
@@ -178,7 +191,7 @@ class TrainingSwarm(Swarm):
         collecting = gc.isenabled()
         gc.disable()
         try:
-            while self.taken < self._budget and all(one.finite for one in self._trainers.values()):
+            while self.taken < self._budget and self._finite():
                 if not self.advance():
                     raise RuntimeError(f"nothing is to come any more at {self.now}: {self._defined}")
         finally:
@@ -186,14 +199,17 @@ class TrainingSwarm(Swarm):
                 gc.enable()
         if self._points and self._points[-1][0] == self.taken * self._defined.batch:
             self._points.pop()
+            self._losses.pop()
         self._look(None)
         accuracy = self._points[-1][2]
-        finite = all(one.finite for one in self._trainers.values())
+        finite = self._finite()
         steps = [core.step for core in self._living()]
         return Outcome(
             accuracy=accuracy,
+            validation_loss=self._losses[-1],
             curve=self._points,
-            diverged=not finite or accuracy < _CHANCE,
+            losses=self._losses,
+            diverged=not finite or accuracy < self.task.chance,
             virtual_seconds=self.now,
             steps=(min(steps), max(steps)),
             bytes=self.network.counts.bytes,

@@ -7,15 +7,12 @@ they are; what is averaged or served goes through the same `gossip.collective` a
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
 
+from benchmarks.study.learner import Learner
 from benchmarks.study.rules import moves
 from gossip import events
 from gossip.collective.server import CENTRE
@@ -62,25 +59,11 @@ class SimulatedSession:
 
 
 class Trainer(ABC):
-    """One peer's model, optimizer and data."""
+    """What one peer learns, and its core."""
 
-    def __init__(
-        self, core: Core, model: nn.Module, optimizer: torch.optim.Optimizer, data: Iterator[tuple[Tensor, Tensor]]
-    ) -> None:
+    def __init__(self, core: Core, learner: Learner) -> None:
         self.core = core
-        self.model = model
-        self._optimizer = optimizer
-        self._data = data
-        #: Whether every loss was finite so far.
-        self.finite = True
-
-    def compute(self) -> None:
-        """Compute the gradient of the next batch."""
-        images, labels = next(self._data)
-        loss = functional.cross_entropy(self.model(images), labels)
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.finite = self.finite and math.isfinite(loss.item())
+        self.learner = learner
 
     @abstractmethod
     def start(self) -> bool:
@@ -102,18 +85,8 @@ class Trainer(ABC):
 class Gossiper(Trainer):
     """Moves mass."""
 
-    def __init__(
-        self,
-        core: Core,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        data: Iterator[tuple[Tensor, Tensor]],
-        replica: Replica,
-        method: Method,
-        feed: Feed,
-        rule: str,
-    ) -> None:
-        super().__init__(core, model, optimizer, data)
+    def __init__(self, core: Core, learner: Learner, replica: Replica, method: Method, feed: Feed, rule: str) -> None:
+        super().__init__(core, learner)
         self._steps = GossipSteps(SimulatedSession(core, feed), replica, method)
         self._steps.moves = moves(rule, self._steps, replica)
         self._feed = feed
@@ -124,9 +97,10 @@ class Gossiper(Trainer):
 
     def step(self) -> None:
         """Merge, move, and hand over."""
-        self.compute()
+        self.learner.compute()
+        self.learner.clip()
         self._steps.begin()
-        self._optimizer.step()
+        self.learner.optimizer.step()
         self._steps.end()
         self._feed(events.StepFinished())
 
@@ -138,18 +112,11 @@ class Gossiper(Trainer):
 class Averager(Trainer):
     """Averages gradients with all others before each move, as `peers.steps.allreduce_steps` does."""
 
-    def __init__(
-        self,
-        core: Core,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        data: Iterator[tuple[Tensor, Tensor]],
-        feed: Feed,
-    ) -> None:
-        super().__init__(core, model, optimizer, data)
+    def __init__(self, core: Core, learner: Learner, feed: Feed) -> None:
+        super().__init__(core, learner)
         self._feed = feed
-        self._gradients = Gradients(model)
-        self._state = WholeState(model, optimizer, {})
+        self._gradients = Gradients(learner.model)
+        self._state = WholeState(learner.model, learner.optimizer, {})
 
     def start(self) -> bool:
         """Come together with the others. Founders have the same state, and say so; a newcomer gets theirs."""
@@ -158,7 +125,7 @@ class Averager(Trainer):
 
     def step(self) -> None:
         """Put the gradient in."""
-        self.compute()
+        self.learner.compute()
         self._gradients.gather()
         self._feed(events.Reduce(self._gradients.values, self._gradients.count))
 
@@ -172,8 +139,9 @@ class Averager(Trainer):
                 self._gradients.scatter()
             else:
                 self._gradients.drop()
-                self.finite = False
-            self._optimizer.step()
+                self.learner.finite = False
+            self.learner.clip()
+            self.learner.optimizer.step()
             self._feed(events.StepFinished())
         elif isinstance(effect, events.StateWanted):
             self._feed(events.Offer(effect.round, self._state.encode(effect.round)))
@@ -187,17 +155,10 @@ class Averager(Trainer):
 class Server(Trainer):
     """Sends its moves to the centre and goes on from what comes back, as `peers.steps.server_steps` does."""
 
-    def __init__(
-        self,
-        core: Core,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        data: Iterator[tuple[Tensor, Tensor]],
-        feed: Feed,
-    ) -> None:
-        super().__init__(core, model, optimizer, data)
+    def __init__(self, core: Core, learner: Learner, feed: Feed) -> None:
+        super().__init__(core, learner)
         self._feed = feed
-        self._flat = FlatTensors(list(model.parameters()))
+        self._flat = FlatTensors(list(learner.model.parameters()))
         self._flat.gather()
         self._had = self._flat.values.copy()
         self._move = self._had.copy() if core.me == CENTRE else np.zeros_like(self._had)
@@ -210,8 +171,9 @@ class Server(Trainer):
 
     def step(self) -> None:
         """Send the move."""
-        self.compute()
-        self._optimizer.step()
+        self.learner.compute()
+        self.learner.clip()
+        self.learner.optimizer.step()
         self._flat.gather()
         self._move = self._flat.values - self._had
         self._feed(events.Reduce(self._move))

@@ -30,6 +30,8 @@ from gossip.faults.weather import Weather
 def outcome(percent: float = 82.0, **changes: object) -> Outcome:
     fields: dict[str, object] = {
         "accuracy": percent,
+        "validation_loss": 0.5,
+        "losses": [0.9, 0.6, 0.5],
         "curve": [(100, 1.0, 60.0), (200, 2.0, 80.0), (300, 3.0, percent)],
         "diverged": False,
         "virtual_seconds": 3.0,
@@ -72,7 +74,7 @@ def test_rules_only_differ_where_w_does() -> None:
 
 @pytest.mark.parametrize("dirichlet", [0.0, 0.5])
 def test_every_sample_is_dealt_to_one_peer(dirichlet: float) -> None:
-    labels = clouds().labels
+    labels = clouds().kinds
     dealt = deal(labels, 3, dirichlet, 5)
     assert sorted(torch.cat(dealt).tolist()) == list(range(len(labels)))
     largest = [np.bincount(labels[one], minlength=10).max() / len(one) for one in dealt]

@@ -27,7 +27,7 @@ def trained(run: Run) -> tuple[TrainingSwarm, Outcome]:
 
 def replicas(swarm: TrainingSwarm) -> np.ndarray:
     """Return every peer's weights and biases, a row each."""
-    rows = [swarm._trainers[rank].model.parameters() for rank in sorted(swarm.processes)]
+    rows = [swarm._trainers[rank].learner.model.parameters() for rank in sorted(swarm.processes)]
     return np.stack([np.concatenate([one.detach().numpy().ravel() for one in row]) for row in rows])
 
 
@@ -36,7 +36,7 @@ class Reference:
 
     def __init__(self, run: Run, rank: int) -> None:
         task = TASKS[run.task]()
-        mine = deal(task.labels, run.peers, run.dirichlet, run.seed)[rank]
+        mine = deal(task.kinds, run.peers, run.dirichlet, run.seed)[rank]
         self.data: Iterator[tuple[Tensor, Tensor]] = batches(task, mine, run.batch, run.seed, rank)
         start = [one.detach().numpy() for one in task.model(run.seed).parameters()]
         self.z = np.concatenate([one.ravel() for one in start])

@@ -1,0 +1,84 @@
+"""One peer's model, optimizer and data, and how a gradient becomes a move: as a training script has it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from benchmarks.study.run import Run
+from benchmarks.study.tasks import Batches, Task
+
+__all__ = ["OPTIMIZERS", "SCHEDULES", "Learner"]
+
+#: Of the warm-up, in shares of a run.
+_WARM_UP = 0.05
+#: What a rate falls to, in shares of it.
+_LOWEST = 0.1
+
+
+def _sgd(model: nn.Module, run: Run) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=run.rate, momentum=run.momentum, nesterov=run.momentum > 0)
+
+
+def _adamw(model: nn.Module, run: Run) -> torch.optim.Optimizer:
+    matrices = [one for one in model.parameters() if one.dim() > 1]
+    vectors = [one for one in model.parameters() if one.dim() <= 1]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=run.rate, betas=(0.9, 0.99))
+
+
+#: AdamW is nanoGPT's: only matrices decay.
+OPTIMIZERS: dict[str, Callable[[nn.Module, Run], torch.optim.Optimizer]] = {"sgd": _sgd, "adamw": _adamw}
+
+
+def _cosine(progress: float) -> float:
+    """Return the factor of a warm-up and then half a cosine down to a tenth."""
+    if progress < _WARM_UP:
+        return progress / _WARM_UP
+    past = min(1.0, (progress - _WARM_UP) / (1 - _WARM_UP))
+    return _LOWEST + (1 - _LOWEST) * (1 + math.cos(math.pi * past)) / 2
+
+
+#: Factors of the rate, by the share of the run's samples that the swarm will have seen after the step.
+SCHEDULES: dict[str, Callable[[float], float]] = {"constant": lambda _: 1.0, "cosine": _cosine}
+
+
+class Learner:
+    """Computes gradients of a peer's samples, and has the optimizer that moves by them."""
+
+    def __init__(self, task: Task, data: Batches, run: Run, progress: Callable[[], float]) -> None:
+        """Make the model that all start with.
+
+        Args:
+            task: what is learnt.
+            data: this peer's batches.
+            run: which optimizer, rate, schedule and clipping.
+            progress: the share of the run's samples that the swarm will have seen after this step.
+        """
+        self.model = task.model(run.seed)
+        self.optimizer = OPTIMIZERS[run.optimizer](self.model, run)
+        #: Whether every loss was finite so far.
+        self.finite = True
+        self._task = task
+        self._data = data
+        self._longest = run.clip
+        self._rate = run.rate
+        self._schedule = SCHEDULES[run.schedule]
+        self._progress = progress
+
+    def compute(self) -> None:
+        """Compute the gradient of the next batch, and set the rate of the move that follows."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate * self._schedule(self._progress())
+        loss = self._task.loss(self.model, *next(self._data))
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.finite = self.finite and math.isfinite(loss.item())
+
+    def clip(self) -> None:
+        """Shorten the gradient, which is now the one to move by, where it is too long."""
+        if self._longest:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self._longest)
