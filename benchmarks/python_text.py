@@ -1,7 +1,7 @@
 """The text of the character-level benchmarks: the sources of Python's standard library, every tenth file held out.
 
 The order of the files is that of their names, so the same version of Python gives the same text. Tests are left out,
-which some systems do not install, and so are tables of characters, which are hardly text.
+since some systems do not install them, and tables of characters, which are hardly text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["VOCABULARY", "Text", "encoded", "text", "windows"]
 _CHARACTERS = b"\n" + bytes(range(32, 127))
 VOCABULARY = len(_CHARACTERS)
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"}
-#: One file of so many is for validation.
+#: One file of ten is for validation.
 _TENTH = 10
 
 _TOKENS = bytes(_CHARACTERS.find(one) if one in _CHARACTERS else 0 for one in range(256))

@@ -65,8 +65,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"## {name}\n\n{text}\n")
         else:
             asked.document.write_text(insert(asked.document.read_text(), name, text))
-    minutes = sum(one.wall_seconds for one in made.values()) / 60
-    print(f"made of {len(made)} runs, which took {minutes:.0f} minutes of one process in all", file=sys.stderr)
+    minutes = sum(one.cpu_seconds for one in made.values()) / 60
+    print(f"made of {len(made)} runs, which took {minutes:.0f} CPU minutes in all", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,8 @@ class Cache:
         for done, (run, outcome) in enumerate(_carried_out(lacking, jobs), 1):
             self._add(run, outcome)
             left = (time.monotonic() - began) / done * (len(lacking) - done)
-            verdict = "diverged" if outcome.diverged else f"{outcome.accuracy:.2f} %"
+            score = f"{outcome.accuracy:.2f} %, loss {outcome.validation_loss:.3f}"
+            verdict = "diverged" if outcome.diverged else score
             print(
                 f"{title}: {len(wanted) - len(lacking) + done}/{len(wanted)}, {left / 60:.0f} min to go: "
                 f"{run.algorithm} n={run.peers} rate={run.rate:g} seed={run.seed}: {verdict}",

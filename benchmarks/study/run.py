@@ -99,7 +99,7 @@ class Outcome:
     weight_max: float
     #: The largest relative error of the books of weights.
     book_error: float
-    wall_seconds: float
+    cpu_seconds: float
 
     def to_json(self) -> dict[str, Any]:
         """Return it for a cache."""

@@ -41,7 +41,7 @@ def outcome(percent: float = 82.0, **changes: object) -> Outcome:
         "weight_min": 0.5,
         "weight_max": 1.5,
         "book_error": 0.0,
-        "wall_seconds": 1.0,
+        "cpu_seconds": 1.0,
     }
     return Outcome(**{**fields, **changes})  # type: ignore[arg-type]
 
