@@ -100,6 +100,7 @@ class Gossiper(Trainer):
         self.learner.compute()
         self.learner.clip()
         self._steps.begin()
+        self._steps.evaluated()
         self.learner.optimizer.step()
         self._steps.end()
         self._feed(events.StepFinished())

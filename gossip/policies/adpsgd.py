@@ -17,7 +17,7 @@ one-peer-hypercube) costs half as much as one with directed edges, on which a pe
 
 from __future__ import annotations
 
-from gossip.policies.policy import Policy, momentum_option, warmup_option
+from gossip.policies.policy import Policy, momentum_option, variance_option, warmup_option
 
 __all__ = ["ADPSGD"]
 
@@ -28,6 +28,7 @@ class ADPSGD(Policy):
     name = "adpsgd"
     pairwise = True
 
-    def __init__(self, *, warmup: int = 0, momentum: str = "own") -> None:
+    def __init__(self, *, warmup: int = 0, momentum: str = "own", variance: str = "swarm") -> None:
         self.warmup = warmup_option(self.name, warmup)
         self.momentum = momentum_option(self.name, momentum)
+        self.variance = variance_option(self.name, variance)

@@ -13,7 +13,7 @@ Use it to compare with the method of the paper, or if an algorithm on top needs 
 
 from __future__ import annotations
 
-from gossip.policies.policy import Policy, momentum_option, require_symmetric
+from gossip.policies.policy import Policy, momentum_option, require_symmetric, variance_option
 from topologies import Schedule
 
 __all__ = ["DPSGD"]
@@ -26,8 +26,9 @@ class DPSGD(Policy):
     lag = 0
     default_topology = "base"
 
-    def __init__(self, *, momentum: str = "own") -> None:
+    def __init__(self, *, momentum: str = "own", variance: str = "swarm") -> None:
         self.momentum = momentum_option(self.name, momentum)
+        self.variance = variance_option(self.name, variance)
 
     def check(self, schedule: Schedule) -> None:
         """Raise a `SettingsError` unless the schedule is symmetric."""

@@ -11,7 +11,7 @@ arrive.
 from __future__ import annotations
 
 from gossip.errors import SettingsError
-from gossip.policies.policy import Policy, momentum_option, warmup_option
+from gossip.policies.policy import Policy, momentum_option, variance_option, warmup_option
 
 __all__ = ["OSGP"]
 
@@ -21,9 +21,10 @@ class OSGP(Policy):
 
     name = "osgp"
 
-    def __init__(self, *, tau: int = 1, warmup: int = 0, momentum: str = "own") -> None:
+    def __init__(self, *, tau: int = 1, warmup: int = 0, momentum: str = "own", variance: str = "swarm") -> None:
         if tau < 0:
             raise SettingsError(f"osgp: tau, the turns that a parcel may be late, must be 0 or more, not {tau}")
         self.lag = tau
         self.warmup = warmup_option(self.name, warmup)
         self.momentum = momentum_option(self.name, momentum)
+        self.variance = variance_option(self.name, variance)

@@ -16,6 +16,8 @@ __all__ = ["Outer", "Policy"]
 
 #: The possible treatments of the optimizer's momentum buffers.
 _MOMENTA = ("own", "mixed", "quasi-global")
+#: The possible second moments of adaptive optimizers.
+_VARIANCES = ("swarm", "own")
 #: The most ranks and edges of a schedule that are checked before a run, which takes about a second. Formulas for very
 #: many peers have more, and what holds for their first ranks holds for all; graphs from files rarely have more.
 _LOOKS = 1_000_000
@@ -69,6 +71,8 @@ class Policy:
     blend = 0.0
     #: The treatment of the optimizer's momentum: own, mixed or quasi-global.
     momentum = "own"
+    #: The second moment that Adam and its relatives divide by: the swarm's or the peer's own.
+    variance = "own"
     #: The momentum that is applied to gradients before a codec leaves values out; 0: none.
     correction = 0.0
 
@@ -132,6 +136,13 @@ def momentum_option(policy: str, momentum: str) -> str:
     if momentum not in _MOMENTA:
         raise SettingsError(f"{policy}: momentum must be {', '.join(_MOMENTA[:-1])} or {_MOMENTA[-1]}, not {momentum}")
     return momentum
+
+
+def variance_option(policy: str, variance: str) -> str:
+    """Return which second moment adaptive optimizers divide by, if it is valid."""
+    if variance not in _VARIANCES:
+        raise SettingsError(f"{policy}: variance must be {' or '.join(_VARIANCES)}, not {variance}")
+    return variance
 
 
 def planned_edges(schedule: Schedule) -> Iterator[tuple[int, dict[int, dict[int, float]]]]:

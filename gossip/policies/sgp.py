@@ -11,7 +11,7 @@ Use it when peers are about equally fast and steps should use current parameters
 
 from __future__ import annotations
 
-from gossip.policies.policy import Policy, momentum_option
+from gossip.policies.policy import Policy, momentum_option, variance_option
 
 __all__ = ["SGP"]
 
@@ -22,5 +22,6 @@ class SGP(Policy):
     name = "sgp"
     lag = 0
 
-    def __init__(self, *, momentum: str = "own") -> None:
+    def __init__(self, *, momentum: str = "own", variance: str = "swarm") -> None:
         self.momentum = momentum_option(self.name, momentum)
+        self.variance = variance_option(self.name, variance)

@@ -7,10 +7,11 @@ import torch
 from gossip.errors import SettingsError
 from gossip.policies import Policy
 from peers.methods.global_direction import GlobalDirection
-from peers.methods.method import Method
+from peers.methods.method import Method, Methods
 from peers.methods.momentum_buffers import Buffers, MixedMomentum, refuse_momentum, require_momentum, zeros_for
 from peers.methods.outer import OuterMomentum
 from peers.methods.quasi_global import QuasiGlobal
+from peers.methods.swarm_variance import SwarmVariance, is_adaptive
 from peers.model.replica import Replica
 
 __all__ = ["fit"]
@@ -34,11 +35,13 @@ def fit(
         require_momentum(policy.momentum, optimizer)
     if policy.correction:
         refuse_momentum(policy.correction, optimizer)
+    adapts = policy.variance == "swarm" and is_adaptive(optimizer)
     if policy.momentum == "mixed":
         zeros = zeros_for(model, optimizer)
         also = {f"momentum of {name}": buffer for name, (_, buffer) in zeros.items()}
         replica = Replica(model, shard_bytes, also, share, compress)
-        return replica, MixedMomentum(Buffers(optimizer, dict(zeros.values())))
+        mixing = MixedMomentum(Buffers(optimizer, dict(zeros.values())))
+        return replica, Methods(mixing, SwarmVariance(optimizer, mixed=True)) if adapts else mixing
     replica = Replica(model, shard_bytes, share=share, compress=compress)
     if policy.momentum == "quasi-global":
         return replica, QuasiGlobal(replica, optimizer)
@@ -46,4 +49,6 @@ def fit(
         return replica, OuterMomentum(policy.outer, replica, optimizer)
     if policy.blend and policy.every > 1:
         return replica, GlobalDirection(policy.blend, replica, optimizer)
+    if adapts:
+        return replica, SwarmVariance(optimizer)
     return replica, Method()

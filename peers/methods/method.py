@@ -1,8 +1,8 @@
 """The base class of methods, which does nothing. A method changes the values besides exchanging them.
 
-A step of a peer: arrived mass is merged, `begin`, the optimizer moves the values, `end`, the exchange, and `exchanged`
-for the shards that took their turn. A method only moves values, like the optimizer, so it can neither make nor lose
-mass.
+A step of a peer: arrived mass is merged, `begin`, `evaluated` when the gradients are there, the optimizer moves the
+values, `end`, the exchange, and `exchanged` for the shards that took their turn. A method only moves values, like the
+optimizer, so it can neither make nor lose mass.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-__all__ = ["Method"]
+__all__ = ["Method", "Methods"]
 
 
 class Method:
@@ -28,6 +28,9 @@ class Method:
     def begin(self, exchanges: bool) -> None:
         """Called before the optimizer moves the values; ``exchanges``: the step will end in an exchange."""
 
+    def evaluated(self, peers: int) -> None:
+        """Called when the gradients of the step are there; ``peers``: how many live ones train together."""
+
     def end(self) -> None:
         """Called after the optimizer has moved the values, and before they are exchanged."""
 
@@ -40,3 +43,50 @@ class Method:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over the result of `state_dict`, of the same method for the same model."""
+
+
+class Methods(Method):
+    """Several methods at once, in this order."""
+
+    def __init__(self, *methods: Method) -> None:
+        self._methods = methods
+
+    def start(self) -> None:
+        """Begin."""
+        for one in self._methods:
+            one.restored = self.restored
+            one.start()
+
+    def optimizer_loaded(self) -> None:
+        """Note that the optimizer has loaded its state."""
+        for one in self._methods:
+            one.optimizer_loaded()
+
+    def begin(self, exchanges: bool) -> None:
+        """Begin a step."""
+        for one in self._methods:
+            one.begin(exchanges)
+
+    def evaluated(self, peers: int) -> None:
+        """Look at the gradients."""
+        for one in self._methods:
+            one.evaluated(peers)
+
+    def end(self) -> None:
+        """End a move."""
+        for one in self._methods:
+            one.end()
+
+    def exchanged(self, shards: Container[int]) -> None:
+        """Look at what was exchanged."""
+        for one in self._methods:
+            one.exchanged(shards)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states, by the names of the classes."""
+        return {type(one).__name__: state for one in self._methods if (state := one.state_dict())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over the states."""
+        for one in self._methods:
+            one.load_state_dict(state.get(type(one).__name__, {}))

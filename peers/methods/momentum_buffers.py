@@ -1,11 +1,12 @@
-"""The momentum buffers of torch's SGD, for algorithms that use them.
+"""The momentum buffers of torch's SGD, and the first moments of Adam and its relatives, for algorithms that use them.
 
 ``momentum=mixed``: the buffers are gossiped like the parameters. They become part of the flat vectors, so they are
 shards with weights, turns and mass, and a newcomer gets them with the parameters. This doubles the traffic. It helps
 where the peers' data differ: a buffer that is not mixed keeps pulling towards its peer's own data after each exchange.
 
-The buffers exist from `attach` on, as zeros, while SGD alone makes them with the first gradient. Without dampening the
-result is the same.
+The buffers of SGD exist from `attach` on, as zeros, while SGD alone makes them with the first gradient. Without
+dampening the result is the same. Adam makes its state with the first gradient, all of it at once, so its first moments
+become shards right after that step.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ import torch
 
 from gossip.errors import SettingsError
 from peers.methods.method import Method
+from peers.methods.swarm_variance import is_adaptive
+from peers.optimizers import LAMB
 
 __all__ = ["Buffers", "MixedMomentum", "refuse_momentum", "require_momentum", "zeros_for"]
 
-_KEY = "momentum_buffer"
+_SGD_KEY, _ADAM_KEY = "momentum_buffer", "exp_avg"
 
 
 def require_momentum(option: str, optimizer: torch.optim.Optimizer) -> None:
-    """Raise a `SettingsError` unless the optimizer is an SGD whose momentum buffers have the meaning that is needed."""
+    """Raise a `SettingsError` unless the optimizer's momentum buffers have the meaning that the option needs."""
+    if option == "mixed" and is_adaptive(optimizer):
+        return
     if not isinstance(optimizer, torch.optim.SGD):
+        also = ", or Adam, AdamW, NAdam, RAdam or LAMB" if option == "mixed" else ""
         raise SettingsError(
-            f"momentum={option} needs torch.optim.SGD with momentum, but the optimizer is "
+            f"momentum={option} needs torch.optim.SGD with momentum{also}, but the optimizer is "
             f"{type(optimizer).__name__}; use momentum=own"
         )
     for group in optimizer.param_groups:
@@ -63,6 +69,7 @@ class Buffers:
         """
         self._optimizer = optimizer
         self._tensors = tensors
+        self._key = _ADAM_KEY if is_adaptive(optimizer) else _SGD_KEY
         self._held = self._count()
         self.bind()
 
@@ -76,11 +83,13 @@ class Buffers:
             )
         for parameter, tensor in self._tensors.items():
             state = self._optimizer.state[parameter]
-            found = state.get(_KEY)
+            if self._key == _ADAM_KEY and self._key not in state:
+                continue
+            found = state.get(self._key)
             if found is not tensor:
                 if found is not None:
                     tensor.copy_(found)
-                state[_KEY] = tensor
+                state[self._key] = tensor
 
     def _count(self) -> int:
         return sum(len(group["params"]) for group in self._optimizer.param_groups)
@@ -96,6 +105,10 @@ class MixedMomentum(Method):
         """Make the optimizer use the buffers that are mixed."""
         self._buffers.bind()
 
+    def end(self) -> None:
+        """Take over buffers that the optimizer has just made."""
+        self._buffers.bind()
+
     def optimizer_loaded(self) -> None:
         """Take over the loaded buffers before any other peer gets them."""
         self._buffers.bind()
@@ -104,8 +117,13 @@ class MixedMomentum(Method):
 def zeros_for(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Return, by name, the parameters of the model that the optimizer trains, each with a buffer of zeros."""
     trained = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    exact = isinstance(optimizer, LAMB)  # it keeps moments in single precision at least
     return {
-        name: (parameter, torch.zeros_like(parameter, requires_grad=False))
+        name: (parameter, torch.zeros_like(parameter, dtype=_kind(parameter, exact), requires_grad=False))
         for name, parameter in model.named_parameters()
         if parameter in trained and parameter.requires_grad
     }
+
+
+def _kind(parameter: torch.Tensor, exact: bool) -> torch.dtype:
+    return torch.promote_types(parameter.dtype, torch.float32) if exact else parameter.dtype

@@ -69,6 +69,10 @@ class GossipSteps(Steps):
         self.moves.begin()
         self._method.begin(self._session.policy.exchanges(self._status.step + 1))
 
+    def evaluated(self) -> None:
+        """Let the method look at the gradients."""
+        self._method.evaluated(len(self._status.members))
+
     def end(self) -> None:
         """Make of the optimizer's move what the algorithm wants; then make it longer where mass is in flight."""
         self._method.end()
