@@ -113,6 +113,7 @@ def test_a_peer_that_leaves_between_rounds_takes_no_further_turn() -> None:
     hand = Hand(1.0, 3.0, turns=[PAIR], algorithm="sgp:rounds=2")
     hand.step(0)
     hand.feed(0, events.Leave())
+    assert hand.cores[0]._step.due_at is None, "no Tick is due for a round that never comes"
     hand.settle()
     assert hand.cores[0].turns == [1]
     assert hand.total() == pytest.approx((2.0, 4.0))
