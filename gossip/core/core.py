@@ -190,9 +190,10 @@ class Core:
         for entry in books.outbox:
             shard, weight = entry.parcel.shard, entry.parcel.weight
             unanswered[shard] += weight
-            # A synchronous peer waits for the last turn's parcel before it moves: only the answer is not here yet. A
-            # parcel that was sent again and again is in flight to the dead, or so it seems: it will come back.
-            if not (synchronous and entry.parcel.turn >= state.turns[shard] - 1) and entry.attempts <= _ATTEMPTS:
+            # A synchronous peer waits for the parcels of its last turns before it moves: only the answer is not here
+            # yet. A parcel that was sent again and again is in flight to the dead, or so it seems: it will come back.
+            recent = entry.parcel.turn >= state.turns[shard] - state.policy.rounds
+            if not (synchronous and recent) and entry.attempts <= _ATTEMPTS:
                 untrained[shard] += weight
         return Status(
             me=state.me,
@@ -306,7 +307,7 @@ class Core:
         step = self._step
         if step.phase is Phase.GONE:
             return None
-        due = [step.turn_due_at, self.books.outbox.resend_at, self.patience.deadline, self.handover.deadline]
+        due = [step.due_at, self.books.outbox.resend_at, self.patience.deadline, self.handover.deadline]
         if step.phase is not Phase.TRAINING:
             due.append(self.news.due_at)
         if self.life.watching or self.state.leaving:

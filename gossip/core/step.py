@@ -7,6 +7,10 @@ Each shard walks the schedule at its own pace: its *turn* counts its own pushes,
 cannot alias with the schedule's period. Where a policy ever waits for a turn, or averages pairs, the turn is a Lamport
 clock: a shard that finds itself behind skips to where the others are. And where a policy is synchronous a parcel of a
 later turn waits for that turn, so that turns mix in order.
+
+An exchange has one or several *rounds*. In each of them every shard takes a turn, and the next round begins when what
+the step waits for is there: so it passes on what this one brought. A step begins with a turn that is a multiple of the
+rounds. Otherwise the first round of some would be the second of others, who would wait for them to compute.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ class Cause(Enum):
     EXCHANGE = "StepFinished: exchange"
     LOCAL = "StepFinished: local step"
     TURNS_TAKEN = "the last shard's turn"
+    ROUND = "nothing is waited for: next round"
     READY = "nothing is waited for: Proceed"
     REST = "Rest"
     HOLD = "Rest(merge=False)"
@@ -51,6 +56,7 @@ TRANSITIONS: dict[tuple[Phase, Cause], Phase] = {
     (Phase.TRAINING, Cause.EXCHANGE): Phase.TURNS,
     (Phase.TRAINING, Cause.LOCAL): Phase.WAITING,
     (Phase.TURNS, Cause.TURNS_TAKEN): Phase.WAITING,
+    (Phase.WAITING, Cause.ROUND): Phase.TURNS,
     (Phase.WAITING, Cause.READY): Phase.TRAINING,  # the core says Proceed
     (Phase.TRAINING, Cause.REST): Phase.RESTING,
     (Phase.TRAINING, Cause.HOLD): Phase.HOLDING,
@@ -91,10 +97,15 @@ class Step:
         self.number = number
         #: The step to go back to when measuring ends.
         self._trained = number
-        #: Shards that have not taken their turns yet in this step, and since when the next one's is due.
+        #: Shards that have not taken their turns yet in this round, and since when the next one's is due.
         self.turns_left = 0
         self._due_at = 0.0
         self._next_shard = 0
+        #: The first shard of this step, and the rounds that are still to come. Our own parcels may delay the next one
+        #: until `_clear_at`.
+        self._first_shard = 0
+        self._rounds_left = 0
+        self._clear_at = 0.0
         #: Steps since the last exchange: their computing is the time that its push had.
         self._since_exchange = 0
         if now is not None:
@@ -113,9 +124,11 @@ class Step:
         return self.phase in _MERGING
 
     @property
-    def turn_due_at(self) -> float | None:
-        """When the next shard's turn is due."""
-        return self._due_at if self.turns_left else None
+    def due_at(self) -> float | None:
+        """When the next shard's turn is due, or the next round at the latest."""
+        if self.turns_left:
+            return self._due_at
+        return self._clear_at if self._rounds_left and not self._patience else None
 
     def _change(self, cause: Cause) -> None:
         phase = TRANSITIONS.get((self.phase, cause))
@@ -143,9 +156,16 @@ class Step:
         self._change(Cause.EXCHANGE if exchanges else Cause.LOCAL)
         self._traffic.merge_all(now)
         if exchanges:
-            self.turns_left = max(1, round(self._coding.most * state.mass.layout.shards))
-            self._due_at = now
+            self._first_shard, self._rounds_left = self._next_shard, policy.rounds
+            self._begin_round(now)
         return exchanges
+
+    def _begin_round(self, now: float) -> None:
+        """Let the shards of this step take a turn each, the first one now."""
+        self._rounds_left -= 1
+        self._next_shard = self._first_shard
+        self.turns_left = max(1, round(self._coding.most * self._state.mass.layout.shards))
+        self._due_at = now
 
     def take_turn(self, now: float) -> int | None:
         """Let the next shard take its turn; return it if it was the last one of the step.
@@ -161,26 +181,36 @@ class Step:
         if self.turns_left:
             return None
         self._change(Cause.TURNS_TAKEN)
+        if self._rounds_left:
+            self._clear_at = now + self._patience.longest(self._state.settings)
+            return None
         return shard
 
     def _walk(self, shard: int, now: float) -> None:
-        """Let a shard take its turn, or a later one if it is behind, and want what it has to wait for."""
+        """Let a shard take its turn, and want what it has to wait for."""
         state, patience = self._state, self._patience
-        turn = state.turns[shard]
-        behind = state.furthest[shard] - turn
         lag = patience.lag
-        if lag is None:
-            turn += state.view.skipped(behind)
-        # Peers that wait for their neighbours are as many turns apart as there are links between them, about log n, and
-        # as many times that as they may be late.
-        elif behind > (1 + lag) * len(state.view.members).bit_length():
-            turn += behind  # further behind than that is slow, or was cut off
+        turn = state.turns[shard]
+        if self._rounds_left == state.policy.rounds - 1:
+            turn = self._caught_up(shard, turn)
         state.turns[shard] = turn + 1
         patience.pushed(shard, turn, now)
         self._traffic.take_turn(shard, turn, self.number, now)
         if lag is not None and turn >= lag:
             for rank in state.view.in_neighbours(turn - lag):
                 patience.want(rank, shard, turn - lag, now, state.settings)
+
+    def _caught_up(self, shard: int, turn: int) -> int:
+        """Return the turn that a step begins with: the shard's own, or a later one if it is behind."""
+        state, lag = self._state, self._patience.lag
+        behind = state.furthest[shard] - turn
+        if lag is None:
+            turn += state.view.skipped(behind)
+        # Peers that wait for their neighbours are as many turns apart as there are links between them, about log n, and
+        # as many times that as they may be late.
+        elif behind > (1 + lag) * len(state.view.members).bit_length():
+            turn += behind  # further behind than that is slow, or was cut off
+        return turn + -turn % state.policy.rounds
 
     def choose_coding(self, shard: int) -> None:
         """Let the coding look whether another would suit the link better, after the turn of the last shard."""
@@ -191,7 +221,8 @@ class Step:
         steps, self._since_exchange = self._since_exchange, 0
         typical = self._patience.step_time
         compute = None if typical is None else steps * typical
-        pushes = len(self._state.view.out_edges(self._state.turns[shard] - 1))
+        last = self._state.turns[shard]
+        pushes = sum(len(self._state.view.out_edges(turn)) for turn in range(last - self._state.policy.rounds, last))
         choice = self._coding.exchanged(compute, self._patience.waited, pushes)
         if choice is not None:
             self._outlet.emit(events.Compressing(choice))
@@ -215,7 +246,7 @@ class Step:
     def leave(self) -> None:
         """Keep the values as they are, for whoever looks at the model afterwards."""
         self._change(Cause.LEAVE)
-        self.turns_left = 0  # what has not had its turn yet goes to the heirs
+        self.turns_left = self._rounds_left = 0  # what has not had its turn yet goes to the heirs
 
     def depart(self) -> None:
         """Be gone."""
@@ -231,11 +262,29 @@ class Step:
         self._state.gaps = {}
 
     def proceed_if_ready(self, now: float) -> None:
-        """Give up what is overdue; let the trainer go on once nothing is waited for any more."""
+        """Give up what is overdue; once nothing is waited for, begin the next round, or let the trainer go on."""
         if self.phase is Phase.TRAINING:
             return
         self._patience.expire(now)  # of one that leaves, too, or its deadline never ends
-        if self.phase is Phase.WAITING and not self._patience:
+        if self.phase is not Phase.WAITING or self._patience:
+            return
+        if self._rounds_left:
+            if now >= self._clear_at or self._is_clear():
+                self._change(Cause.ROUND)
+                self._begin_round(now)
+        else:
             self._change(Cause.READY)
             self._patience.step_began(now)
             self._outlet.emit(events.Proceed(self.number))
+
+    def _is_clear(self) -> bool:
+        """Whether the next round can push: a neighbour takes a shard only when it has answered the one before.
+
+        Only what this step has sent counts, or a peer that has died would delay every step.
+        """
+        state, taken = self._state, self._state.policy.rounds - self._rounds_left
+        return not any(
+            entry.parcel.turn >= state.turns[entry.parcel.shard] - taken
+            and any(entry.parcel.destination == to for to, _ in state.view.out_edges(state.turns[entry.parcel.shard]))
+            for entry in self._traffic.books.outbox
+        )

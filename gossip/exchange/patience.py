@@ -87,10 +87,7 @@ class Waiting:
         if self._latest.get((rank, shard), -1) >= turn:
             self.slow.discard(rank)
             return
-        typical = self._step_time.mean
-        longest = settings.wait_ceiling
-        if typical is not None:
-            longest = min(longest, max(settings.wait_floor, settings.patience * typical * self._every))
+        longest = self.longest(settings)
         if self._latest.get((rank, shard), -1) < self._missed.get((rank, shard), -1):
             # It never came, neither in time nor late: the sender skips turns, which only a slow one does.
             self._lateness.add(rank, 2 * longest)
@@ -99,6 +96,13 @@ class Waiting:
         (self.slow.discard if wait > 0 else self.slow.add)(rank)
         if wait > 0:
             self._until[rank, shard] = turn, now + wait
+
+    def longest(self, settings: Settings) -> float:
+        """Return for how many seconds a turn waits at most."""
+        typical = self._step_time.mean
+        if typical is None:
+            return settings.wait_ceiling
+        return min(settings.wait_ceiling, max(settings.wait_floor, settings.patience * typical * self._every))
 
     def excuse(self, rank: int, shard: int, turn: int) -> None:
         """Wait for nothing of a turn from a neighbour that we have left out ourselves."""

@@ -8,12 +8,14 @@ peer dies, the weights keep the average correct; the original has no remedy for 
 The order is also that of sgp: first a step, then the mean, so that the step is mixed as well. In the paper a peer's own
 step is added to the mean of the parameters before the steps, and both can be computed at the same time.
 
+With ``rounds=R`` a step ends in R averages, one after the other, as with sgp.
+
 Use it to compare with the method of the paper, or if an algorithm on top needs weights of 1.
 """
 
 from __future__ import annotations
 
-from gossip.policies.policy import Policy, momentum_option, require_symmetric, variance_option
+from gossip.policies.policy import Policy, momentum_option, require_symmetric, rounds_option, variance_option
 from topologies import Schedule
 
 __all__ = ["DPSGD"]
@@ -26,7 +28,8 @@ class DPSGD(Policy):
     lag = 0
     default_topology = "base"
 
-    def __init__(self, *, momentum: str = "own", variance: str = "swarm") -> None:
+    def __init__(self, *, rounds: int = 1, momentum: str = "own", variance: str = "swarm") -> None:
+        self.rounds = rounds_option(self.name, rounds)
         self.momentum = momentum_option(self.name, momentum)
         self.variance = variance_option(self.name, variance)
 

@@ -53,6 +53,10 @@ class Policy:
     warmup = 0
     #: The number of steps from one push to the next.
     every = 1
+    #: The number of turns that every shard takes in an exchange, one after the other. A round begins when the parcels
+    #: of the round before have arrived, so that it passes on what they brought; only policies that wait can have
+    #: several.
+    rounds = 1
     #: Whether the receiver answers a push with the same fraction of its own mass. Then a pair exchanges once in a turn.
     pairwise = False
     #: Whether peers ask for mass instead of pushing it.
@@ -94,7 +98,7 @@ class Policy:
 
     def step_of(self, turn: int) -> int:
         """Return the step after which this number of turns has been taken."""
-        return turn * self.every
+        return turn * self.every // self.rounds
 
     def check(self, schedule: Schedule) -> None:
         """Raise a `SettingsError`, which says what to use instead, if the schedule does not suit the algorithm."""
@@ -129,6 +133,13 @@ def warmup_option(policy: str, warmup: int) -> int:
     if warmup < 0:
         raise SettingsError(f"{policy}: warmup, the number of synchronous first steps, must be 0 or more, not {warmup}")
     return warmup
+
+
+def rounds_option(policy: str, rounds: int) -> int:
+    """Return the number of turns in an exchange if it is valid."""
+    if rounds < 1:
+        raise SettingsError(f"{policy}: rounds, the hops of mass within a step, must be 1 or more, not {rounds}")
+    return rounds
 
 
 def momentum_option(policy: str, momentum: str) -> str:

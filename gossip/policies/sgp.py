@@ -6,12 +6,16 @@ directed, time-varying schedule works. Without faults and with all deadlines met
 of the mixing matrices. A parcel that misses its deadline is added when it comes. In the paper a step moves x, and so
 moves z by 1 / w as much; here it moves z (`peers.methods.moves`). Where w is 1 the two are the same.
 
+With ``rounds=R`` mass makes R hops in a step, over R turns of the schedule: each round passes on what the round before
+brought (decision 39). Replicas are closer together then, which counts with many peers and with unequal data; it takes R
+times the bytes and R times the latency.
+
 Use it when peers are about equally fast and steps should use current parameters.
 """
 
 from __future__ import annotations
 
-from gossip.policies.policy import Policy, momentum_option, variance_option
+from gossip.policies.policy import Policy, momentum_option, rounds_option, variance_option
 
 __all__ = ["SGP"]
 
@@ -22,6 +26,7 @@ class SGP(Policy):
     name = "sgp"
     lag = 0
 
-    def __init__(self, *, momentum: str = "own", variance: str = "swarm") -> None:
+    def __init__(self, *, rounds: int = 1, momentum: str = "own", variance: str = "swarm") -> None:
+        self.rounds = rounds_option(self.name, rounds)
         self.momentum = momentum_option(self.name, momentum)
         self.variance = variance_option(self.name, variance)

@@ -54,6 +54,7 @@ VARIANTS = {
     "osgp-auto": ("osgp", {"compress": "auto"}),
     "osgp-warmup": ("osgp:warmup=5", {}),
     "sgp-int8-share": ("sgp", {"compress": "int8", "share": 0.5}),
+    "sgp-rounds": ("sgp:rounds=2", {}),
 }
 #: Algorithms of which there is also a run whose trainers call all that a trainer can call: see `Attended`.
 ATTENDED = {f"{name}-attended": name for name in ("adpsgd", "choco", "dpsgd", "osgp", "sgp")}

@@ -121,7 +121,7 @@ def test_which_are_pairwise() -> None:
         ("SPG", "did you mean"),
         ("zzz", "no algorithm is called 'zzz'; there are: adpsgd, "),
         ("", "no algorithm is called ''"),
-        ("sgp:tau=1", "sgp has no parameter 'tau'; its parameters: momentum"),
+        ("sgp:tau=1", "sgp has no parameter 'tau'; its parameters: rounds, momentum"),
         ("sgp:momentum=other", "sgp: momentum must be own, mixed or quasi-global, not other"),
         ("slowmo:momentum=mixed", "slowmo has no parameter 'momentum'; its parameters: h, beta, alpha"),
         ("easgd:momentum=other", "easgd: momentum must be own, mixed or quasi-global, not other"),
