@@ -25,7 +25,7 @@ from gossip.values.layout import SHARD_BYTES
 __all__ = ["main"]
 
 SPELLED = (
-    *("none", "bf16", "fp16", "int8", "int4", "sign", "terngrad", "qsgd", "qsgd:levels=127"),
+    *("none", "bf16", "fp16", "int8", "int4", "int2", "sign", "terngrad", "qsgd", "qsgd:levels=127"),
     *("topk:share=1%", "topk:share=10%,values=int8", "topk:share=1%,values=int8", "adacomp"),
 )
 NS_PER_BYTE = 8.0

@@ -12,7 +12,7 @@ from gossip.codecs.adacomp import AdaComp
 from gossip.codecs.codec import Buffer, Codec, Payload, Unencodable
 from gossip.codecs.feedback import ErrorFeedback
 from gossip.codecs.half import BF16, FP16
-from gossip.codecs.integers import Int4, Int8
+from gossip.codecs.integers import Int2, Int4, Int8
 from gossip.codecs.momentum_correction import MomentumCorrection
 from gossip.codecs.none import Uncompressed
 from gossip.codecs.qsgd import QSGD
@@ -30,6 +30,7 @@ __all__ = [
     "Buffer",
     "Codec",
     "ErrorFeedback",
+    "Int2",
     "Int4",
     "Int8",
     "MomentumCorrection",
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 _CODECS: ClassCatalog[Codec] = ClassCatalog(
-    "codec", SettingsError, (Uncompressed, BF16, FP16, Int8, Int4, Sign, TernGrad, QSGD, TopK, AdaComp)
+    "codec", SettingsError, (Uncompressed, BF16, FP16, Int8, Int4, Int2, Sign, TernGrad, QSGD, TopK, AdaComp)
 )
 
 

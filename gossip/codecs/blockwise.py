@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gossip.codecs.bits import pack, packed_size, unpack
+from gossip.codecs.bits import Codes, pack, packed_size, unpack
 from gossip.codecs.codec import WIDE, Codec, Given, Payload, Unencodable, need_length
 from gossip.codecs.rounding import round_up_or_down
 from gossip.codecs.scales import SCALE_BYTES, inverse_of, most, read_scales
@@ -31,7 +31,7 @@ __all__ = ["Blockwise"]
 class Blockwise(Codec):
     """Codes of 8, 4 or 2 bits and scales."""
 
-    #: The largest code.
+    #: The largest value in units of the scale, which is the largest code unless `_round` and `_worth` say otherwise.
     levels: int
     #: The width of a code: 8, 4 or 2.
     bits: int
@@ -79,6 +79,10 @@ class Blockwise(Codec):
         else:
             np.rint(scaled, out=scaled)
 
+    def _worth(self, codes: Codes, out: Rows) -> None:
+        """Write what codes are worth, in units of their scales."""
+        out[:] = codes
+
     def _decode(self, payload: Payload, count: int, dtype: np.dtype[Any]) -> Values:
         need_length(payload, self.size(count))
         block, head = self.block, SCALE_BYTES * -(-count // self.block)
@@ -89,7 +93,7 @@ class Blockwise(Codec):
         for start, stop, first, last in stretches(count, block):
             part = packed[packed_size(start, self.bits) : packed_size(stop, self.bits)]
             scaled = work[: (last - first) * block]
-            scaled[: stop - start] = unpack(part, self.bits, stop - start, self.levels)
+            self._worth(unpack(part, self.bits, stop - start, self.levels), scaled[: stop - start])
             scaled[stop - start :] = 0
             rows = scaled.reshape(-1, block)
             if dtype == WIDE and stop - start == scaled.size:

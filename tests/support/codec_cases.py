@@ -11,7 +11,9 @@ from gossip.values.blocks import BFLOAT16
 
 DTYPES = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BFLOAT16]
 ROUNDING = ["bf16", "fp16", "int8", "int8:block=8", "int4", "int4:block=72", "qsgd", "qsgd:levels=127", "qsgd:levels=1"]
-DENSE = ["none", *ROUNDING, "terngrad", "terngrad:clip=2.5", "sign", "sign:block=8"]
+#: These have no 0 among the multiples of a scale.
+HALVES = ["int2", "int2:block=8"]
+DENSE = ["none", *ROUNDING, *HALVES, "terngrad", "terngrad:clip=2.5", "sign", "sign:block=8"]
 SPARSE = ["topk", "topk:share=10%,values=int8", "topk:share=0.5,values=int4", "topk:share=30%,values=bf16", "adacomp"]
 SPARSE += ["adacomp:block=48", "topk:share=100%"]
 ALL = DENSE + SPARSE

@@ -74,7 +74,7 @@ def descended(text: str, *, kept: bool, steps: int = 600) -> float:
     return float(np.linalg.norm(x))
 
 
-@pytest.mark.parametrize("text", ["sign", "topk:share=5%", "adacomp", "int4"])
+@pytest.mark.parametrize("text", ["sign", "topk:share=5%", "adacomp", "int4", "int2"])
 def test_descent_converges_with_what_is_left_out_kept(text: str) -> None:
     assert descended(text, kept=True) < 0.05
 

@@ -22,6 +22,11 @@ def nibbles(*codes: int) -> bytes:
     return bytes((low + 8) | (high + 8) << 4 for low, high in zip(codes[::2], codes[1::2], strict=True))
 
 
+def quarters(*codes: int) -> bytes:
+    fours = np.array([code + 2 for code in codes] + [0] * (-len(codes) % 4)).reshape(-1, 4)
+    return bytes((fours << [0, 2, 4, 6]).sum(axis=1).tolist())
+
+
 GOLDEN = {
     "none": floats(*ROW),
     "bf16": b"".join(floats(value)[2:] for value in ROW),
@@ -29,6 +34,8 @@ GOLDEN = {
     # Two blocks of 8. As a float32, 2/7 is a little more than that, so that 1 is a little less than 3.5 steps.
     "int8:block=8": floats(2 / 127, 4 / 127) + struct.pack("11b", 64, -127, 0, 32, -32, 127, 16, -64, 127, -127, 95),
     "int4:block=8": floats(2 / 7, 4 / 7) + nibbles(3, -7, 0, 2, -2, 7, 1, -3, 7, -7, 5),
+    # 1 is nearer to 2/3 than to 2, 0 counts as positive, and 3 is nearer to 4 than to 4/3.
+    "int2:block=8": floats(2 / 3, 4 / 3) + quarters(0, -2, 0, 0, -1, 1, 0, -1, 1, -2, 1),
     "sign:block=8": floats(7.25 / 8, 11 / 3) + bytes([0b10010010, 0b010]),
     # 27% of 11 values is 3 of them, 45% is 5.
     "topk:share=27%": struct.pack("<I3H", 3, 8, 9, 10) + floats(4, -4, 3),

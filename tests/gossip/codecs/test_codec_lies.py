@@ -66,7 +66,9 @@ def test_every_byte_damaged(text: str, dtype: np.dtype) -> None:
             outcome(text, payload[:place] + bytes([value]) + payload[place + 1 :], 21, dtype)
 
 
-@pytest.mark.parametrize("text", ["int8", "int4", "sign", "terngrad", "qsgd", "topk:share=100%,values=int8", "adacomp"])
+@pytest.mark.parametrize(
+    "text", ["int8", "int4", "int2", "sign", "terngrad", "qsgd", "topk:share=100%,values=int8", "adacomp"]
+)
 @pytest.mark.parametrize(
     ("scale", "reason"),
     [(NAN, Reason.NOT_FINITE), (INF, Reason.NOT_FINITE), (-INF, Reason.NOT_FINITE), (-1.0, Reason.MALFORMED)],
@@ -78,7 +80,9 @@ def test_a_scale_that_is_none(text: str, scale: float, reason: Reason) -> None:
     assert outcome(text, bytes(payload), 20, DTYPES[0]) is reason
 
 
-@pytest.mark.parametrize(("text", "levels"), [("int8", 127), ("int4", 7), ("sign", 1), ("terngrad", 1), ("adacomp", 1)])
+@pytest.mark.parametrize(
+    ("text", "levels"), [("int8", 127), ("int4", 7), ("int2", 3), ("sign", 1), ("terngrad", 1), ("adacomp", 1)]
+)
 def test_a_scale_whose_multiple_is_too_large_for_the_kind_of_number(text: str, levels: int) -> None:
     payload = bytearray(parse(text).encode(np.ones(20, np.float32)).tobytes())
     where = 4 if text == "adacomp" else 0
@@ -111,6 +115,7 @@ def test_the_largest_scale_that_is_believed_makes_no_infinity(dtype: np.dtype) -
         ("qsgd:levels=5", 4, 0x8E),  # 6
         ("terngrad", 4, 0b10_10_10_00),  # -2
         ("int4", -1, 0x88),  # of 9 values: one behind the last
+        ("int2", -1, 0b1010),
         ("terngrad", -1, 0b1010),
         ("sign", -1, 0b11),
     ],

@@ -10,9 +10,9 @@ from gossip import codecs
 from gossip.errors import SettingsError
 
 
-def test_there_are_ten_and_each_says_what_it_is() -> None:
+def test_there_are_eleven_and_each_says_what_it_is() -> None:
     names = codecs.names()
-    assert names == ["adacomp", "bf16", "fp16", "int4", "int8", "none", "qsgd", "sign", "terngrad", "topk"]
+    assert names == ["adacomp", "bf16", "fp16", "int2", "int4", "int8", "none", "qsgd", "sign", "terngrad", "topk"]
     assert all(codecs.summary(name).endswith(".") for name in names)
 
 
@@ -37,7 +37,7 @@ def test_defaults_and_shares() -> None:
     [
         ("int9", "no codec is called 'int9'; did you mean int8 or int4"),
         ("top-k", "did you mean topk"),
-        ("zip", "there are: adacomp, bf16, fp16, int4"),
+        ("zip", "there are: adacomp, bf16, fp16, int2, int4"),
         ("", "no codec is called ''"),
         ("int8:blok=64", "int8 has no parameter 'blok'; its parameters: block"),
         ("bf16:block=64", "bf16 has no parameter 'block'; it takes no parameters"),
@@ -46,6 +46,7 @@ def test_defaults_and_shares() -> None:
         ("int8:block=x", "int8: block takes an integer, not 'x'"),
         ("int8:block=0", "int8: block must be a multiple of 8 from 8 to 65536, not 0"),
         ("int4:block=12", "int4: block must be a multiple of 8"),
+        ("int2:block=4", "int2: block must be a multiple of 8"),
         ("sign:block=-8", "sign: block must be a multiple of 8"),
         ("terngrad:block=65544", "not 65544"),
         ("terngrad:clip=-1", "terngrad: clip must be a number of standard deviations"),

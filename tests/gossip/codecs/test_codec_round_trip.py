@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from codec_cases import ALL, DENSE, DTYPES, SIZES, VECTORS, largest, normal, round_trip, wide
+from codec_cases import ALL, DENSE, DTYPES, HALVES, SIZES, VECTORS, largest, normal, round_trip, wide
 
 from gossip.codecs import Codec, Unencodable, parse
 from gossip.values.blocks import BFLOAT16
@@ -25,6 +25,8 @@ def bound(codec: Codec, values: np.ndarray) -> np.ndarray | float:
         relative, absolute = PRECISION[BFLOAT16 if codec.name == "bf16" else np.dtype(np.float16)]
         return relative * np.abs(values) + absolute
     steps = by_block(values, codec.block, np.maximum) / codec.levels  # type: ignore[attr-defined]
+    if codec.name == "int2":
+        steps *= 2  # -3, -1, 1, 3
     return steps * (1 + 1e-5 if codec.stochastic else 0.5 + 1e-4) + 2e-38 * codec.levels  # type: ignore[attr-defined]
 
 
@@ -42,7 +44,8 @@ def test_rounding_is_within_its_bound(text: str, dtype: np.dtype, vector: str) -
             allowed = allowed + np.abs(decoded) * PRECISION[dtype][0] + PRECISION[dtype][1]
         off = np.abs(decoded - values)
         assert (off <= allowed).all(), (size, float((off - allowed).max()))
-        assert (decoded[values == 0] == 0).all()
+        if text not in HALVES:
+            assert (decoded[values == 0] == 0).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
