@@ -312,8 +312,8 @@ class Controller:
     def _ended(self, peer: _Peer, code: int, *, lost: bool) -> None:
         """Note the exit of a peer; it may run on, if only the connection to its host is lost."""
         rank = peer.seat.rank
-        if code == 0 and peer.trains and not peer.ending:
-            code = CUT_OFF
+        if code == 0 and peer.joined and not peer.ending:
+            code = CUT_OFF  # a peer says how it ended, whatever its script does, unless its process is cut off
         peer.running, peer.code = False, code
         if code == -signal.SIGKILL and peer.kills < self._kills[rank]:
             peer.kills += 1

@@ -154,7 +154,7 @@ def how(code: int) -> str:
     if code == 0:
         return "ended with exit code 0"
     if code == CUT_OFF:
-        return "ended with exit code 0 in the midst of training, as by os._exit(); let the script leave its with block"
+        return "ended with exit code 0 without leaving the swarm, as by os._exit()"
     if code > 0:
         return f"failed with exit code {code}"
     try:

@@ -105,6 +105,8 @@ class Boundary:
         slow = [(one, one.factor(rank, seed)) for one in stragglers if one.slows(rank, seed)]
         self._slow = [(one, factor) for one, factor in slow if factor > 1 or one.extra > 0]
         self._slowing: list[tuple[Straggler, float]] = []
+        #: Those that have slowed down no step yet.
+        self._waiting = {one for one, _ in self._slow}
         self._step: int | None = None  #: the last that passed
         self._lock = threading.Lock()  #: of what follows, and of the step: timers have threads of their own
         #: The step at whose end something comes; its name, if a life that begins later leaves it out; and what to do.
@@ -156,6 +158,8 @@ class Boundary:
             missed = [name for _, name, _ in self._coming if name is not None] + self._timed
             self._coming, self._timed = [], []
             cuts = list(self._cuts)
+        missed += [f"straggler from {one.start} on" for one, _ in self._slow if self._never_came(one)]
+        self._waiting.clear()
         for cancel in self._timers:
             cancel()
         for name in missed if finished else ():
@@ -190,6 +194,12 @@ class Boundary:
     def _miss(self, name: str) -> None:
         self._announce(f"the {name} is not injected: it was before this life")
 
+    def _never_came(self, straggler: Straggler) -> bool:
+        """Whether a straggler has slowed down no step, and was not over before this life."""
+        stop = straggler.stop
+        over = stop is not None and stop.reached(self._step or 0, self._clock() - self._began)
+        return straggler in self._waiting and straggler.start is not None and not over
+
     def _straggle(self, step: int, seconds: float) -> None:
         began = max(0.0, self._clock() - self._began - seconds)
         slowing = [
@@ -200,6 +210,7 @@ class Boundary:
         ]
         factor = math.prod(factor for _, factor in slowing)
         extra = sum(straggler.extra for straggler, _ in slowing)
+        self._waiting.difference_update(one for one, _ in slowing)
         if slowing != self._slowing:
             self._slowing = slowing
             slower = (

@@ -89,7 +89,10 @@ class Rendezvous:
         """Raise an error if another peer has other settings."""
         if self._settings.conflict:
             self._linger()
-            raise StartError(self._settings.conflict)
+            raise StartError(
+                f"{self._settings.conflict}: all peers of a swarm need the same. Start them with the same arguments of "
+                "peers.join"
+            )
 
     def settle(self) -> None:
         """Note that the peers of the start have compared their settings: from now on newcomers compare theirs."""

@@ -6,6 +6,7 @@ by a list of hosts or by torchrun get theirs from nowhere else. So each peer say
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -21,8 +22,8 @@ _COMPARED = ("world_size", "algorithm", "topology", "preset", "seed", "share", "
 _TOLD = ("run", "insecure", "join_key", "watch_key")
 #: The most variants that are kept: two are enough to refuse.
 _VARIANTS = 4
-#: The most bytes of a variant.
-_LIMIT = 1 << 10
+#: The most bytes of a variant, and the bytes of its digest.
+_LIMIT, _DIGEST = 1 << 10, 8
 
 
 def shared(setup: Setup) -> dict[str, Any]:
@@ -34,17 +35,21 @@ class SettingsAgreement:
     """A topic of the bulletin: each variant of the settings, and the lowest rank that has it.
 
     Variants are passed on, so that every peer hears of two that differ, whoever its neighbours are. A swarm that
-    trains passes on no others: a newcomer whose settings differ refuses to train, and nobody else does.
+    trains passes on no others: a newcomer whose settings differ refuses to train, and nobody else does. News are sent
+    with every step, so a digest stands for a variant until somebody has another one.
     """
 
     def __init__(self, setup: Setup) -> None:
         self._rank = setup.rank
-        self._own = {name: getattr(setup, name) for name in _COMPARED}
-        self._variants = {json.dumps(self._own): setup.rank}
-        self._closed = False
+        self._settings = {name: getattr(setup, name) for name in _COMPARED}
+        text = json.dumps(self._settings)
+        self._own = _digest(text)
+        #: The lowest rank that has a variant, and its text where that is known, both by its digest.
+        self._ranks = {self._own: setup.rank}
+        self._texts = {self._own: text}
+        #: Whether the texts are told, because somebody has another variant.
+        self._tells = self._closed = False
         self._newcomer = setup.incarnation > 0
-        #: Which setting differs and where; empty while all that was heard agrees.
-        self.conflict = ""
 
     def close(self) -> None:
         """Take in no more variants: all peers of the start have been heard."""
@@ -52,41 +57,61 @@ class SettingsAgreement:
 
     def encode(self) -> bytes:
         """Return all variants that are known."""
-        packed: bytes = msgpack.packb(self._variants)
+        texts = self._texts if self._tells else {}
+        packed: bytes = msgpack.packb({one: [rank, texts.get(one, "")] for one, rank in self._ranks.items()})
         return packed
 
     def merge(self, data: bytes) -> bool:
-        """Take in the variants that another knows; return whether some of them were new."""
-        try:
-            heard = msgpack.unpackb(data, max_array_len=0, max_ext_len=0, max_str_len=_LIMIT)
-        except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-            raise ValueError(f"not msgpack: {error!r:.80}") from None
-        if not isinstance(heard, dict) or not all(type(rank) is int and rank >= 0 for rank in heard.values()):
-            raise ValueError("settings must be a map of texts to ranks")
-        settings = {text: _parsed(text) for text in heard}
-        if self._closed:
-            return False
-        before = dict(self._variants)
-        for text, rank in heard.items():
-            if text in self._variants or len(self._variants) < _VARIANTS:
-                self._variants[text] = min(rank, self._variants.get(text, rank))
-            if settings[text] != self._own and not self.conflict:
-                self.conflict = self._difference(rank, settings[text])
-        self._closed = self._newcomer  # the swarm has said what it has
-        return self._variants != before
+        """Take in the variants that another knows; return whether there is something new to tell."""
+        heard = _unpacked(data)
+        before = self.encode()
+        self._tells = self._tells or bool(heard.keys() - {self._own})
+        for digest, (rank, text) in heard.items():
+            if digest in self._ranks or (not self._closed and len(self._ranks) < _VARIANTS):
+                self._ranks[digest] = min(rank, self._ranks.get(digest, rank))
+                if text:
+                    self._texts[digest] = text
+        self._closed = self._closed or self._newcomer  # a newcomer has heard what the swarm has
+        return self.encode() != before
 
-    def _difference(self, rank: int, other: dict[str, Any]) -> str:
-        name = next((one for one in _COMPARED if self._own[one] != other.get(one)), "settings")
+    @property
+    def conflict(self) -> str:
+        """Which setting differs and where; empty while all that was heard agrees."""
+        for digest, rank in self._ranks.items():
+            if digest != self._own:
+                return self._difference(rank, self._texts.get(digest, ""))
+        return ""
+
+    def _difference(self, rank: int, text: str) -> str:
+        if not text:
+            return f"rank {self._rank} has other settings ({', '.join(_COMPARED)}) than rank {rank}"
+        other = json.loads(text)
+        name = next((one for one in _COMPARED if self._settings[one] != other.get(one)), "settings")
         return (
-            f"rank {self._rank} has {name}={self._own.get(name)!r}, and rank {rank} has {name}={other.get(name)!r}: "
-            "all peers of a swarm need the same. Start them with the same arguments of peers.join"
+            f"rank {self._rank} has {name}={self._settings.get(name)!r}, and rank {rank} has {name}={other.get(name)!r}"
         )
 
 
-def _parsed(text: object) -> dict[str, Any]:
-    if not isinstance(text, str):
-        raise ValueError("a variant of the settings is no text")
-    settings = json.loads(text)  # its errors are ValueErrors
-    if not isinstance(settings, dict):
-        raise ValueError("a variant of the settings is no map")
-    return settings
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST).digest()
+
+
+def _unpacked(data: bytes) -> dict[bytes, tuple[int, str]]:
+    """Return what was heard: the rank and the text of each variant, by its digest."""
+    try:
+        heard = msgpack.unpackb(data, max_array_len=2, max_ext_len=0, max_str_len=_LIMIT, max_map_len=_VARIANTS)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise ValueError(f"not msgpack: {error!r:.80}") from None
+    if not isinstance(heard, dict):
+        raise ValueError("settings must be a map of digests")
+    for digest, variant in heard.items():
+        if not (isinstance(digest, bytes) and len(digest) == _DIGEST):
+            raise ValueError("the digest of settings has another form")
+        if not (isinstance(variant, list) and [type(one) for one in variant] == [int, str] and variant[0] >= 0):
+            raise ValueError("a variant of the settings must be a rank and a text")
+        if text := variant[1]:
+            if _digest(text) != digest:
+                raise ValueError("a variant of the settings has another digest")
+            if not isinstance(json.loads(text), dict):  # its errors are ValueErrors
+                raise ValueError("a variant of the settings is no map")
+    return {digest: (rank, text) for digest, (rank, text) in heard.items()}

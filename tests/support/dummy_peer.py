@@ -40,6 +40,9 @@ rank, life = told["rank"], told.get("incarnation", 0) // 1000
 if action == "die early" and rank == 1:
     print("something is missing here", flush=True)
     sys.exit(7)
+if action == "override":
+    for setting in ({"seed": 11}, {"algorithm": "adpsgd"}, {"run_dir": "elsewhere"}):
+        tell(override=setting)
 card = [rank, told.get("bind", "127.0.0.1:0").replace(":0", f":{5000 + rank}"), None]
 tell(card=card)
 cards = json.loads(lines.readline())["cards"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import zmq
-from engines import HANGS, LOOPBACK, PATIENCE, no_descriptors, steps, swarm, together, weight
+from engines import HANGS, LOOPBACK, PATIENCE, steps, swarm, together, weight
 
 import topologies
 from gossip import events
@@ -19,6 +19,7 @@ from gossip.core.core import Core
 from gossip.endpoint import Endpoint
 from gossip.net.driver import Driver, DriverError
 from gossip.net.memory_transport import Hub, MemoryTransport
+from gossip.net.transport import TransportError
 from gossip.net.zmq_transport import ZmqTransport
 from gossip.policies import parse
 from gossip.settings import Settings
@@ -219,13 +220,17 @@ def test_a_transport_that_fails_and_cannot_be_closed_lets_nobody_wait() -> None:
             driver.check()
 
 
-def test_an_address_that_could_not_be_connected_to_is_tried_again() -> None:
+def test_an_address_that_could_not_be_connected_to_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise TransportError("there are too few file descriptors")
+
     settings = Settings(wait_floor=0.01, wait_ceiling=0.01, resend_first=0.01, resend_ceiling=0.1)
     with swarm(2, topology="ring", algorithm="osgp", settings=settings) as engines:
         driver = engines[0].driver
         engines[0].transport.disconnect(1)
         driver.introduce(1, engines[1].transport.endpoint)
-        with no_descriptors():
+        with monkeypatch.context() as patch:
+            patch.setattr(engines[0].transport, "connect", refuse)
             driver.step(PATIENCE)
             assert driver.dropped, "nothing can be sent"
         assert driver.flush(PATIENCE), "the parcel arrives, since it is connected to by now"

@@ -6,6 +6,7 @@ import io
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +22,7 @@ from launch.swarm.host import PeerProcess
 from launch.swarm.launching import planned, verdict
 from launch.terminal import output
 from launch.watch.display import Display
+from peers.table.lives import LIVES_APART
 
 Emit = Callable[[int, dict[str, Any]], None]
 TRAINING = {"status": {"step": 1, "state": "training"}}
@@ -297,15 +299,51 @@ def test_a_script_that_never_joins_is_not_a_success(tmp_path: Path) -> None:
     assert out.count("before the swarm could start") == 1, "rank 1 ended because it was stopped"
 
 
-def test_a_script_that_is_cut_off_in_training_with_exit_code_0_is_not_a_success(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [TRAINING, {"card": [0, "127.0.0.1:5000", None]}], ids=["training", "joined"])
+def test_a_script_that_is_cut_off_with_exit_code_0_is_not_a_success(tmp_path: Path, said: dict[str, Any]) -> None:
     finished = [TRAINING, {"ended": "finished"}, {"exit": 0}]
     out = io.StringIO()
-    says = {0: [TRAINING, {"exit": 0}], 1: finished}
+    says = {0: [said, {"exit": 0}], 1: finished}
     controller, _ = played(tmp_path, says, Display(Console(file=out, width=200), list(says)))
     controller._introduced = True
     assert controller.run() == 1
-    assert "rank 0 ended with exit code 0 in the midst of training, as by os._exit()" in out.getvalue()
+    assert "rank 0 ended with exit code 0 without leaving the swarm, as by os._exit()" in out.getvalue()
     assert "rank 1" not in out.getvalue()
+
+
+def test_what_a_script_overrides_is_told_once_and_handed_on(tmp_path: Path) -> None:
+    finished = [TRAINING, {"ended": "finished"}, {"exit": 0}]
+    says = {
+        rank: [{"override": {"seed": 7}}, {"override": {"algorithm": "sgp" if rank < 2 else "adpsgd"}}, *finished]
+        for rank in range(3)
+    }
+    out = io.StringIO()
+    noted: list[dict[str, Any]] = []
+    controller, _ = played(tmp_path, says, Display(Console(file=out, width=200), list(says)))
+    controller._overridden = lambda settings: noted.append(dict(settings))
+    controller._introduced = True
+    assert controller.run() == 0
+    assert [line.split("gossip: ")[1] for line in out.getvalue().splitlines() if "gossip: " in line] == [
+        "the script overrides the command line: seed=7 instead of 0",
+        "the script overrides the command line: algorithm='sgp' instead of 'osgp'",
+        "rank 2 has another algorithm: 'adpsgd', and not 'sgp'",
+    ]
+    assert noted[-1] == {"seed": 7, "algorithm": "sgp"}
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_peer_that_joined_a_swarm_is_started_again_if_it_has_trained(tmp_path: Path, trained: bool) -> None:
+    """Nobody of the swarm is seen from here, so it goes on as far as is known."""
+    says = {0: [{"card": [0, "127.0.0.1:5000", None]}, *[TRAINING] * trained, {"exit": 7}]}
+    controller, host = played(tmp_path, says, restart=1)
+    controller._plan = replace(
+        controller._plan, swarm=3, common={**controller._plan.common, "incarnation": 4 * LIVES_APART}
+    )
+    lives = []
+    host.start, start = lambda peer: (lives.append(peer.setup["incarnation"]), start(peer)), host.start
+    controller._introduced = True
+    assert controller.run() == 3
+    assert lives == ([4 * LIVES_APART, 5 * LIVES_APART] if trained else [4 * LIVES_APART])
 
 
 def test_who_never_joined_a_running_swarm_is_not_started_again(tmp_path: Path) -> None:
@@ -337,7 +375,11 @@ def failures(host: Played) -> list[tuple[int, object]]:
 
 @pytest.mark.parametrize(
     ("code", "what"),
-    [(7, "failed with exit code 7"), (-signal.SIGSEGV, "was ended by SIGSEGV"), (0, "ended with exit code 0")],
+    [
+        (7, "failed with exit code 7"),
+        (-signal.SIGSEGV, "was ended by SIGSEGV"),
+        (0, "ended with exit code 0 without leaving the swarm, as by os._exit()"),
+    ],
 )
 def test_who_waits_is_told_of_a_rank_that_ends_before_it_attaches(tmp_path: Path, code: int, what: str) -> None:
     """Rank 2 trains, and needs nobody."""

@@ -16,6 +16,7 @@ import pytest
 from commands import failure, said
 
 from launch.cli import main
+from launch.options.toml import read_toml
 
 DUMMY = str(Path(__file__).parents[2] / "support" / "dummy_peer.py")
 PATIENCE = 60.0
@@ -92,6 +93,17 @@ def test_each_peer_has_its_log_and_the_run_its_options(start: Launch, tmp_path: 
     assert told(tmp_path, 0)["stragglers"] == ["1=4x"]
     assert told(tmp_path, 0)["faults"] == ["drop:5%"]
     assert main(["launch", "--config", str(tmp_path / "run" / "config.toml"), "--dry-run"]) == 0
+
+
+def test_what_the_script_overrides_is_recorded_as_it_really_was(start: Launch, tmp_path: Path) -> None:
+    code, out = finished(start("-n", "2", "--seed", "3", "--topology", "ring", action="override"))
+    assert code == 0, out
+    assert out.count("the script overrides the command line: seed=11 instead of 3") == 1
+    config = tmp_path / "run" / "config.toml"
+    assert "# the script overrides seed, which the command line has as 3" in config.read_text()
+    found = read_toml(config)
+    assert (found["seed"], found["algorithm"], found["topology"]) == (11, "adpsgd", "ring")
+    assert found["run_dir"] == "", "a run directory belongs to one run"
 
 
 def test_a_failed_peer_is_named_and_the_exit_code_tells(start: Launch, tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import select
+import threading
 from collections.abc import Iterator
 
 import pytest
-from swarms import more_than, nothing_left
+from swarms import LONGEST, more_than, nothing_left
 
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
@@ -104,6 +105,19 @@ def test_a_launcher_that_sleeps_holds_nobody_up(launcher: Launcher) -> None:
     else:
         pytest.fail("the pipe never was full")
     assert all(message == {"text": line} for message in launcher.hear()), "no line is torn"
+
+
+def test_a_last_word_waits_for_a_launcher_that_is_behind(launcher: Launcher) -> None:
+    for size in (1000, 1):
+        while launcher.channel.send(text="x" * size):
+            pass
+    assert not launcher.channel.send(within=0.01, ended="finished")
+    heard: list[dict[str, object]] = []
+    reader = threading.Timer(0.05, lambda: heard.extend(launcher.hear()))
+    reader.start()
+    assert launcher.channel.send(within=LONGEST, ended="finished")
+    reader.join()
+    assert (heard + launcher.hear())[-1] == {"ended": "finished"}
 
 
 def test_a_line_that_could_be_torn_is_refused(launcher: Launcher) -> None:

@@ -269,6 +269,20 @@ def test_what_never_came_is_told_when_training_has_finished(hand: Hand) -> None:
     ]
 
 
+def test_a_straggler_that_never_came_is_told_when_training_has_finished(hand: Hand) -> None:
+    slow = ("1=4x@10-20", "1=2x@300-400", "1=2x@90s-95s", "1=2x", "0=2x@300-400", "1=2x@116-400", "1=2x@5-7")
+    boundary = hand.boundary(1, stragglers=slow)
+    for step in (12, 116):  # a life that begins at step 12
+        boundary.passed(step, 0.1)
+    hand.told.clear()
+    boundary.close(finished=True)
+    boundary.close(finished=True)
+    assert hand.told == [
+        f"the straggler from {start} on never came: training ended here after step 116"
+        for start in ("step 300", "90 s", "step 116")
+    ]
+
+
 def test_a_timer_that_cannot_be_cancelled_any_more_does_nothing_after_the_close(hand: Hand) -> None:
     late: list[Callable[[], None]] = []
     faults = parse_faults(["kill:1@5s"], WORLD)

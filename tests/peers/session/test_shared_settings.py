@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
+from hashlib import blake2b
 from typing import Any
 
 import msgpack
@@ -86,7 +86,18 @@ def test_a_difference_is_passed_on_to_those_who_are_no_neighbours() -> None:
     assert between.merge(other.encode())
     assert not between.merge(other.encode()), "heard twice, new once"
     assert one.merge(between.encode())
+    assert one.conflict.startswith("rank 0 has other settings (world_size, algorithm, ")
+    assert other.merge(between.encode()), "who hears of another variant says what its own is"
+    assert between.merge(other.encode())
+    assert one.merge(between.encode())
     assert "rank 0 has share=1.0, and rank 3 has share=0.5" in one.conflict
+
+
+def test_peers_that_agree_add_few_bytes_to_the_news() -> None:
+    """News go to the neighbours with every step."""
+    one, other = agreement(0), agreement(1, algorithm="osgp")
+    one.merge(other.encode())
+    assert len(one.encode()) < 20
 
 
 def test_a_swarm_that_trains_passes_no_other_settings_on() -> None:
@@ -94,17 +105,28 @@ def test_a_swarm_that_trains_passes_no_other_settings_on() -> None:
     member.close()
     newcomer.merge(member.encode())
     for one in (member, newcomer):
+        assert one.merge(bad.encode()), "its own settings are told"
         assert not one.merge(bad.encode())
         assert not one.conflict
+        bad.merge(one.encode())
+        assert bad.conflict.startswith("rank 3 has seed=5, and rank 0 has seed=0")
+
+
+def variant(text: str, rank: object = 1, digest: bytes = b"") -> bytes:
+    packed: bytes = msgpack.packb({digest or blake2b(text.encode(), digest_size=8).digest(): [rank, text]})
+    return packed
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\xc1", msgpack.packb([1]), msgpack.packb({"{}": "a"}), msgpack.packb({"nonsense": 1}),
-     msgpack.packb({json.dumps([1]): 1}), msgpack.packb({"x" * 5000: 1}), msgpack.packb({"{}": -1})],
+    [b"", b"\xc1", msgpack.packb([1]), msgpack.packb({"text": 1}), msgpack.packb({b"12345678": 1}), variant("{}", "a"),
+     variant("{}", digest=b"short"), variant("{}", digest=b"12345678"), variant("nonsense"), variant("[1]"),
+     variant("x" * 5000), variant("{}", -1), variant("{}", True)],
 )  # fmt: skip
 def test_hostile_bytes_are_no_settings(data: bytes) -> None:
     here = agreement()
-    with pytest.raises(ValueError, match=r"not msgpack|must be|no map|Expecting"):
+    before = here.encode()
+    with pytest.raises(ValueError, match=r"not msgpack|must be|no map|Expecting|digest"):
         here.merge(data)
     assert not here.conflict
+    assert here.encode() == before

@@ -17,6 +17,7 @@ from torch import nn
 
 import peers
 from gossip import presets
+from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.net.memory_transport import MemoryTransport
 from gossip.wire.frames import WireCodec
@@ -618,3 +619,8 @@ def test_a_swarm_without_a_launcher_says_that_it_formed(tmp_path: Path, caplog: 
     assert resumed == [f"rank {rank}: resumes from the checkpoint of step 2" for rank in range(3)]
     swarm(1, body, run_dir=str(tmp_path / "alone"))
     assert "1 peers" not in caplog.text
+
+
+def test_a_peer_whose_others_left_before_training_says_that_it_trains_alone(caplog: pytest.LogCaptureFixture) -> None:
+    swarm(1, lambda peer: peer._reporter.formed(Endpoint("10.0.0.1", 5000), 1))
+    assert "rank 0: this peer trains alone, because no other came: osgp on " in caplog.text
