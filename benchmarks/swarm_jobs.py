@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.characters_job import characters
 from benchmarks.engine_worker import cpu_seconds, peak_rss
 from benchmarks.fashion_data import scaled, small_network, test_images, train_images
 from benchmarks.processes import Answer
@@ -165,4 +166,8 @@ def _accuracy(model: nn.Module) -> float:
     return 100 * (found == labels).float().mean().item()
 
 
-JOBS: dict[str, Callable[[int, int, dict[str, Any]], Answer]] = {"emulated": emulated, "fashion": fashion}
+JOBS: dict[str, Callable[[int, int, dict[str, Any]], Answer]] = {
+    "emulated": emulated,
+    "fashion": fashion,
+    "characters": characters,
+}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.study.run import Run
 from benchmarks.study.tasks import Batches, Task
@@ -59,6 +59,8 @@ class Learner:
             progress: the share of the run's samples that the swarm will have seen after this step.
         """
         self.model = task.model(run.seed)
+        #: What computes the outputs: the model, or what wraps it.
+        self.called: Callable[[Tensor], Tensor] = self.model
         self.optimizer = OPTIMIZERS[run.optimizer](self.model, run)
         #: Whether every loss was finite so far.
         self.finite = True
@@ -73,7 +75,7 @@ class Learner:
         """Compute the gradient of the next batch, and set the rate of the move that follows."""
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate * self._schedule(self._progress())
-        loss = self._task.loss(self.model, *next(self._data))
+        loss = self._task.loss(self.called, *next(self._data))
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.finite = self.finite and math.isfinite(loss.item())

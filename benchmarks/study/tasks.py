@@ -56,7 +56,7 @@ class Task:
             torch.manual_seed(seed)
             return self.network()
 
-    def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy of a batch."""
         return functional.cross_entropy(model(inputs).flatten(0, -2), targets.flatten())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from study_cases import small, trained
+from study_cases import outcome, small, trained
 
 from benchmarks.study import __main__ as command
 from benchmarks.study import cache as caching
@@ -25,26 +25,6 @@ from benchmarks.study.section import Report
 from benchmarks.study.tables import accuracy, difference, statistic
 from benchmarks.study.tasks import batches, clouds, deal
 from gossip.faults.weather import Weather
-
-
-def outcome(percent: float = 82.0, **changes: object) -> Outcome:
-    fields: dict[str, object] = {
-        "accuracy": percent,
-        "validation_loss": 0.5,
-        "losses": [0.9, 0.6, 0.5],
-        "curve": [(100, 1.0, 60.0), (200, 2.0, 80.0), (300, 3.0, percent)],
-        "diverged": False,
-        "virtual_seconds": 3.0,
-        "steps": (10, 12),
-        "bytes": 1000,
-        "disagreement": 0.01,
-        "weight_min": 0.5,
-        "weight_max": 1.5,
-        "book_error": 0.0,
-        "cpu_seconds": 1.0,
-    }
-    return Outcome(**{**fields, **changes})  # type: ignore[arg-type]
-
 
 # Rules
 

@@ -31,6 +31,26 @@ def replicas(swarm: TrainingSwarm) -> np.ndarray:
     return np.stack([np.concatenate([one.detach().numpy().ravel() for one in row]) for row in rows])
 
 
+def outcome(percent: float = 82.0, **changes: object) -> Outcome:
+    """Return what might have come out of a run."""
+    fields: dict[str, object] = {
+        "accuracy": percent,
+        "validation_loss": 0.5,
+        "losses": [0.9, 0.6, 0.5],
+        "curve": [(100, 1.0, 60.0), (200, 2.0, 80.0), (300, 3.0, percent)],
+        "diverged": False,
+        "virtual_seconds": 3.0,
+        "steps": (10, 12),
+        "bytes": 1000,
+        "disagreement": 0.01,
+        "weight_min": 0.5,
+        "weight_max": 1.5,
+        "book_error": 0.0,
+        "cpu_seconds": 1.0,
+    }
+    return Outcome(**{**fields, **changes})  # type: ignore[arg-type]
+
+
 class Reference:
     """Softmax regression of one peer, with Nesterov's momentum, by its formulas in numpy."""
 
