@@ -260,7 +260,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(SettingsError, match="sgp: variance must be swarm or own, not theirs"):
         policies.parse("sgp:variance=theirs")
     model = nn.Linear(SIZE, 1)
-    with pytest.raises(SettingsError, match="momentum=quasi-global needs torch.optim.SGD"):
+    with pytest.raises(SettingsError, match=r"momentum=quasi-global needs torch\.optim\.SGD"):
         fit(policies.parse("sgp:momentum=quasi-global"), model, adamw(model.parameters()), 1 << 20)
     with pytest.raises(SettingsError, match="or Adam, AdamW, NAdam, RAdam or LAMB, but the optimizer is Adagrad"):
         fit(policies.parse("sgp:momentum=mixed"), model, torch.optim.Adagrad(model.parameters()), 1 << 20)
