@@ -7,19 +7,23 @@ from collections.abc import Callable, Mapping
 import torch
 
 from gossip import policies
+from gossip.errors import SettingsError
 from gossip.exchange.coding import gamma_notice
 from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.checkpoints.saving import Restored, Saving, Stateful
+from peers.endings import AFTERWARDS
 from peers.methods.choosing import fit
 from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
 from peers.model.bindings import Bindings
 from peers.model.held import Held
+from peers.model.replica import is_finite
 from peers.own_process import OwnProcess
 from peers.reporting.reporter import Reporter
 from peers.session.cards import Card
 from peers.session.session import Session
 from peers.setup import Setup
+from peers.steps.afterwards import expect_no_step, expect_steps
 from peers.steps.hooks import StepHooks
 from peers.steps.next_pass import NextPass
 from peers.steps.step_watch import StepWatch
@@ -130,7 +134,13 @@ class Attachment:
         Args:
             after_step: is called after each step of the optimizer from then on, before the exchange.
         """
+        expect_steps(self._optimizer)
         self.session.gather(self._restored is not None)
+        if names := self.not_finite():
+            raise SettingsError(
+                f"{names[0]} of the model holds NaN or infinity before the first step: begin with other values, or resume "
+                "from an earlier checkpoint"
+            )
         self.saving.restore_random()
         self._steps = steps = choose_steps(
             self.session,
@@ -170,7 +180,7 @@ class Attachment:
         if self.replica.is_finite():
             return []
         tensors = [*self._model.named_parameters(), *self._model.named_buffers()]
-        return [name for name, tensor in tensors if not bool(torch.isfinite(tensor).all())] or ["the momentum"]
+        return [name for name, tensor in tensors if not is_finite(tensor)] or ["the momentum"]
 
     def stay(self) -> None:
         """Stay for as long as the others need this peer, whose training has come to its end."""
@@ -189,6 +199,8 @@ class Attachment:
             self._hooks.remove()
         if self.watch is not None:
             self.watch.close()
+        if self._steps is not None and self.session.chronicle.states:
+            expect_no_step(self._optimizer, lambda: self._reporter.warn(AFTERWARDS))
         self.next_pass.cancel()
         self.session.close(timeout, at_most)
         self.saving.close()

@@ -7,12 +7,27 @@ from collections.abc import Sequence
 
 from peers.session.agreement_errors import DivergenceError
 
-__all__ = ["NOTHING_DONE", "divergence", "ending_of", "is_workers_death", "no_consensus", "no_step"]
+__all__ = [
+    "AFTERWARDS",
+    "NOTHING_DONE",
+    "divergence",
+    "ending_of",
+    "idle",
+    "is_workers_death",
+    "no_consensus",
+    "no_step",
+]
 
 #: A sentence about a peer that attached a model, and then did nothing with the other peers.
 NOTHING_DONE = (
     "the optimizer that was attached made no step, and the peers did not agree either, so the model is as it was when "
     "it was attached. Call step() of the very optimizer that was attached"
+)
+
+#: A sentence about an optimizer that goes on after its peer has ended.
+AFTERWARDS = (
+    "the optimizer makes a step after its peer has ended: from here on this process trains alone, and nobody gets its "
+    "model. Train inside of the peer's with statement"
 )
 
 
@@ -48,6 +63,14 @@ def divergence(rank: int, names: Sequence[str], step: int, since: int | None) ->
         "other peers take nothing of it. Lower the learning rate or clip the gradients, and start from a checkpoint of "
         "an earlier step",
         math.inf,
+    )
+
+
+def idle(steps: int) -> str:
+    """Return a sentence about a peer that made no step, while another one made this many, and then agreed with it."""
+    return (
+        f"the optimizer that was attached made no step, while another peer made {steps}. The average of all, which "
+        "consensus() ends with, is half trained then: let every peer train"
     )
 
 

@@ -58,12 +58,21 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
             peer.consensus()
         ```
     """
+    if not isinstance(environment, Mapping):
+        raise SettingsError(
+            f"{environment!r:.80} is given to peers.join without a name: name each setting, as in algorithm='osgp'"
+        )
     _refuse_a_second_run()
     if "GOSSIP_CHANNEL" in environment and (taken := [peer.rank for peer in _peers if peer.is_open]):
         raise _second_peer(taken[0])  # the launcher introduces a process once
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _setup_from(channel) if channel is not None else _found(environment)
     told, setup = setup.settled(), setup.changed(**arguments).settled()
+    if len(setup.hosts) > 1 and told.world_size == 1 and arguments.get("rank") is None:
+        raise SettingsError(
+            f"rank={arguments.get('rank')} with {len(setup.hosts)} hosts: nothing says which of them this process is. "
+            "Give rank=0 to the first, rank=1 to the second, and so on"
+        )
     if any(peer.is_open and peer.rank == setup.rank for peer in _peers) and setup.world_size > 1:
         raise _second_peer(setup.rank)
     if channel is not None:

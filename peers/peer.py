@@ -224,7 +224,9 @@ class Peer:
         loop = self._loops.begin(dataset, batch_size, epochs, attachment.session.bulletin, attachment.saving, **options)
         self._meter.skip_samples(self.samples)  # those of a checkpoint are in the lines of a former life
         if loop is not None:
-            yield from self._trained().through(loop, lambda: self._closing.over)
+            for batch in self._trained().through(loop, lambda: self._closing.over):
+                yield batch
+                self._attached()  # the next batch is of no use to a peer that has ended
 
     def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
         """Return a sampler of this peer's part of the data, for a ``DataLoader`` that the script makes itself."""
@@ -264,6 +266,8 @@ class Peer:
         All peers are to call it at the same point: the average is found by mixing, as `consensus` does it. Afterwards
         each has its own values back.
         """
+        if not callable(function):
+            raise PeerError(f"peer.evaluate needs a function without arguments, not {function!r:.80}")
         return self._trained().evaluate(function, tolerance, timeout)
 
     # Reports
@@ -274,6 +278,8 @@ class Peer:
         Before ``optimizer.step()`` or after it: the line stays open until the next step begins. What is not finite,
         such as the loss of training that diverged, becomes null in the line.
         """
+        if self._closing.over:
+            raise PeerError(f"rank {self.rank} has ended, and so have its records: log inside of its with statement")
         if (problem := why_not_logged(values)) is not None:
             raise PeerError(f"peer.log cannot write these values into the line of the step: {problem}")
         self._reporter.log(values)

@@ -107,6 +107,8 @@ class Setup:
             raise SettingsError(
                 f"contact_keys lists {len(self.contact_keys)} keys for {len(self.contacts)} contacts: list one for each"
             )
+        if self.world_size < 1:
+            raise SettingsError(f"world_size must be 1 or more, not {self.world_size}")
         if not 0 <= self.rank < self.world_size and self.incarnation == 0:
             raise SettingsError(
                 f"rank {self.rank} is out of range: with {self.world_size} peers, ranks are 0 to {self.world_size - 1}"
@@ -115,6 +117,9 @@ class Setup:
             raise SettingsError(
                 f"hosts lists {len(self.hosts)} addresses for {self.world_size} peers: list one for each"
             )
+        twice = [host for host in self.hosts if self.hosts.count(host) > 1]
+        if twice:
+            raise SettingsError(f"hosts lists {twice[0]} more than once: each peer needs an address of its own")
         check_share(self.share)
         if not 0 < self.start_timeout < math.inf:
             raise SettingsError(f"start_timeout must be a number of seconds above 0, not {self.start_timeout}")

@@ -8,7 +8,7 @@ from typing import Any
 from peers.attachment import Attachment
 from peers.data.data_watch import DataComparison
 from peers.data.loops import DataLoops
-from peers.endings import NOTHING_DONE, divergence, no_consensus, no_step
+from peers.endings import NOTHING_DONE, divergence, idle, no_consensus, no_step
 from peers.evaluation import Evaluation, evaluate_both
 from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
@@ -220,6 +220,10 @@ class Training:
                 self._reporter.warn(no_step(self._loops.samples))
             elif self._attachment.mixes and not self._met:
                 self._reporter.warn(NOTHING_DONE)
+            elif self._attachment.mixes and not self._loops.begun:
+                rows = self._attachment.session.rows.all().values()
+                if most := max((row["step"] or 0 for row in rows), default=0):
+                    self._reporter.warn(idle(most))
         if self._attachment.mixes and self._step() > self._agreed_at:
             self._reporter.warn(no_consensus(self._agreed_at))
         return None

@@ -85,6 +85,8 @@ class Driver:
         self._awaited: type[Effect] = events.Proceed
         self._done = threading.Event()
         self._answer: Effect | None = None
+        #: Is held during a call: two threads would take each other's answers, and wait for ever.
+        self._calling = threading.Lock()
         #: Whether the core has left: it answers nothing but `Leave` any more.
         self._left = False
         self._directory: dict[int, tuple[Endpoint, bytes | None]] = {}
@@ -171,6 +173,21 @@ class Driver:
     ) -> Effect:
         if self._left and not isinstance(event, events.Leave):
             raise DriverError(f"{type(event).__name__} cannot be handled any more: this peer has left the swarm")
+        if isinstance(event, events.Leave):  # ends whatever another thread waits for
+            return self._answered_call(event, awaited, timeout, check)
+        if not self._calling.acquire(blocking=False):
+            raise DriverError(
+                f"{type(event).__name__} comes from a second thread, while another one is in a step or in consensus(): "
+                "let one thread train"
+            )
+        try:
+            return self._answered_call(event, awaited, timeout, check)
+        finally:
+            self._calling.release()
+
+    def _answered_call(
+        self, event: Event, awaited: type[Effect], timeout: float | None, check: Callable[[], None] | None
+    ) -> Effect:
         self._expect(awaited)
         self.post(event)
         finished = self._done.wait(timeout if check is None else _GLANCE)

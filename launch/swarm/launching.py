@@ -98,7 +98,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
     check_settings(policy, options.share, options.compress)
     presets.preset(options.preset or "lan")
     faults = parse_faults(options.fault, n, seed=options.seed)
-    parse_stragglers(options.straggler, n)
+    stragglers = parse_stragglers(options.straggler, n)
     if options.tensorboard and any(seat.host.is_local for seat in seats):
         check_tensorboard()
     if options.metrics_port >= 0:
@@ -106,6 +106,9 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
     run_dir = _run_dir(options, all_here=all(seat.host.is_local for seat in seats))
     check_program(options.script, options.module, here=any(seat.host.is_local for seat in seats))
     warn(options.swallowed(options.arguments, options.script))  # not of a script that does not exist
+    for text, straggler in zip(options.straggler, stragglers, strict=True):
+        if not any(straggler.slows(rank, options.seed) for rank in range(n)):
+            warn(f"--straggler {text}: none of the {n} ranks is drawn with --seed {options.seed}, so nobody is slow")
     common: dict[str, Any] = {"run": run_dir.name[:64], **options.told(), "topology": topology}
     if options.metrics_port < 0:
         del common["metrics_port"], common["metrics_bind"]
@@ -182,11 +185,11 @@ def _write_config(plan: LaunchPlan, options: LaunchOptions, overrides: Mapping[s
     """Record how the run was launched; what its script overrides is recorded as it really is."""
     told = options.told()
     real = {name: value for name, value in (overrides or {}).items() if name in told}
-    if "algorithm" in real:
-        real.setdefault("topology", plan.common["topology"])  # that of the launch, not the default of the algorithm
     comment = "how this run was launched; gossip launch --config takes it again"
     for name in real:
         comment += f"\nthe script overrides {name}, which the command line has as {told[name]!r}"
+    if "algorithm" in real:
+        real.setdefault("topology", plan.common["topology"])  # that of the launch, not the default of the algorithm
     # Without the run directory: a launch that reads this file is another run, in another directory.
     options = replace(options.overridden(real), run_dir="", resume=False)
     try:

@@ -24,7 +24,7 @@ from peers.device import check_device
 from peers.model.fineness import shard_limit
 from peers.model.rest import RestBlocks
 
-__all__ = ["Replica"]
+__all__ = ["Replica", "is_finite"]
 
 #: The dtypes that are mixed, in the order of their vectors.
 _KINDS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -160,7 +160,7 @@ def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]],
     named: list[tuple[str, torch.Tensor, bool]] = []
     named += [(name, parameter, parameter.requires_grad) for name, parameter in model.named_parameters()]
     # A mask of minus infinity is a constant, and a mean of infinities would be no number.
-    named += [(name, buffer, _is_finite(buffer)) for name, buffer in model.named_buffers()]
+    named += [(name, buffer, is_finite(buffer)) for name, buffer in model.named_buffers()]
     for name, tensor, wanted in named:
         _check(name, tensor)
         if wanted and tensor.dtype in _KINDS:
@@ -170,9 +170,10 @@ def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]],
     return mixed, rest
 
 
-def _is_finite(buffer: torch.Tensor) -> bool:
-    plain = buffer.is_floating_point() and not buffer.is_meta and buffer.layout is torch.strided
-    return not plain or bool(torch.isfinite(buffer).all())
+def is_finite(tensor: torch.Tensor) -> bool:
+    """Whether a tensor holds neither NaN nor infinity, or is of a kind that is not mixed."""
+    plain = tensor.dtype in _KINDS and not tensor.is_meta and tensor.layout is torch.strided
+    return not plain or bool(torch.isfinite(tensor).all())
 
 
 def _check(name: str, tensor: torch.Tensor) -> None:

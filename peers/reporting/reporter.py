@@ -72,7 +72,11 @@ class Reporter:
     def formed(self, endpoint: Endpoint, peers: int) -> None:
         """Say that a swarm has formed: where no launcher shows it, nothing else would."""
         setup = self._setup
-        who = f"{peers} peers train together" if peers > 1 else "this peer trains alone, because no other came"
+        who = (
+            f"{peers} peers train together"
+            if peers > 1
+            else "this peer trains alone, because the others did not come or have left"
+        )
         sentence = f"{who}: {setup.algorithm} on {setup.topology}"
         if setup.keys is None and endpoint.is_loopback:
             sentence += f"; to watch them: gossip watch {endpoint}"

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from gossip.errors import SettingsError
 from gossip.net.driver import Driver, DriverError
 from peers.model.replica import Replica
 from peers.session.agreement_errors import AgreementError, DivergenceError
@@ -21,6 +22,10 @@ __all__ = ["Consensus", "Terms"]
 _PAUSE, _LONG_PAUSE = 0.005, 0.05
 #: The points that a peer comes to in an agreement.
 _POINTS = ("mixing", "agreed", "known")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _nothing() -> None:
@@ -39,6 +44,12 @@ class Terms:
     between: Callable[[], None] = _nothing
     #: Is called when all agree: soon after, mass of peers that train again may be merged.
     on_agreed: Callable[[], None] = _nothing
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.tolerance) and self.tolerance >= 0):
+            raise SettingsError(f"tolerance must be a number of 0 or more, not {self.tolerance!r}")
+        if self.timeout is not None and not (_is_number(self.timeout) and self.timeout >= 0):
+            raise SettingsError(f"timeout must be None or a number of seconds, 0 or more, not {self.timeout!r}")
 
 
 class Consensus:

@@ -128,11 +128,19 @@ def test_a_join_that_cannot_work_says_why_and_leaves_nothing(arguments: dict[str
         ({"hosts": 3}, "hosts must be a list of texts, not 3"),
         ({"hosts": [3]}, "hosts must be a list of texts"),
         ({"keys": "secret"}, "keys must be a gossip.keys.KeyPair"),
+        ({"world_size": 0}, "world_size must be 1 or more, not 0"),
+        ({"hosts": ["127.0.0.1:1", "127.0.0.1:1"], "rank": 0}, "hosts lists 127.0.0.1:1 more than once"),
+        ({"hosts": ["127.0.0.1:1", "127.0.0.1:2"]}, "rank=None with 2 hosts: nothing says which of them"),
     ],
 )
 def test_settings_of_another_type_are_refused_by_name(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(message)):
         peers.join({}, **arguments)
+
+
+def test_a_setting_without_a_name_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"'osgp' is given to peers\.join without a name"):
+        peers.join("osgp")  # type: ignore[arg-type]
 
 
 def test_what_stands_for_a_setting_is_taken(tmp_path: Path) -> None:

@@ -180,6 +180,24 @@ def test_a_call_that_a_close_overtakes_does_not_seem_answered() -> None:
     assert [str(error) for error in told] == ["StepFinished was not answered: the driver was closed meanwhile"]
 
 
+def test_a_second_thread_is_refused_and_the_first_gets_its_answer() -> None:
+    """Both would wait for ever: each takes the other's answer for its own, or loses it."""
+    with swarm(2, topology="ring", settings=Settings(wait_ceiling=60.0, wait_floor=60.0)) as engines:
+        driver = engines[0].driver
+        trainer = threading.Thread(target=driver.step, args=(PATIENCE,))
+        trainer.start()
+        deadline = time.monotonic() + PATIENCE
+        while driver.status().step < 1:
+            assert time.monotonic() < deadline, "the step is never handled"
+            time.sleep(0.001)
+        with pytest.raises(DriverError, match=r"Merge comes from a second thread.*let one thread train"):
+            driver.merge(PATIENCE)
+        engines[1].driver.step(PATIENCE)
+        trainer.join(PATIENCE)
+        assert not trainer.is_alive()
+        driver.merge(PATIENCE)
+
+
 @pytest.mark.parametrize("call", ["step", "merge", "rest", "resume"])
 def test_after_it_has_left_a_peer_says_so_and_does_not_wait(call: str) -> None:
     with swarm(2) as engines:

@@ -101,6 +101,7 @@ def test_what_the_script_overrides_is_recorded_as_it_really_was(start: Launch, t
     assert out.count("the script overrides the command line: seed=11 instead of 3") == 1
     config = tmp_path / "run" / "config.toml"
     assert "# the script overrides seed, which the command line has as 3" in config.read_text()
+    assert "overrides topology" not in config.read_text(), "it is that of the command line"
     found = read_toml(config)
     assert (found["seed"], found["algorithm"], found["topology"]) == (11, "adpsgd", "ring")
     assert found["run_dir"] == "", "a run directory belongs to one run"
@@ -239,6 +240,14 @@ def test_a_mistake_is_told_before_anything_starts(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert message in failure(capsys, "launch", *arguments, DUMMY)
+
+
+def test_random_stragglers_that_are_nobody_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    launch = ["launch", "-n", "2", "--dry-run", "--straggler", "random=1%:2x-5x", "--straggler", "1=2x"]
+    assert main([*launch, DUMMY]) == 0
+    assert capsys.readouterr().err == (
+        "gossip: warning: --straggler random=1%:2x-5x: none of the 2 ranks is drawn with --seed 0, so nobody is slow\n"
+    )
 
 
 def test_two_runs_do_not_share_a_directory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

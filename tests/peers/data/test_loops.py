@@ -151,3 +151,17 @@ def test_different_epochs_are_told_of_once_and_not_with_every_news(caplog: pytes
     told = [text for text in caplog.messages if "samples" in text or "progress" in text]
     assert len(told) == 2
     assert "for 1 epochs, but rank 1 goes through 40 samples in batches of 1 for 2 epochs" in " ".join(told)
+
+
+def test_a_loop_that_goes_on_behind_the_with_statement_says_that_the_peer_has_ended() -> None:
+    left: list[Any] = []
+
+    def body(peer: Peer) -> None:
+        optimizer = attached(peer)
+        left.append(peer.batches(range(3), 1, 1))
+        next(left[0])
+        optimizer.step()
+
+    alone(body)
+    with pytest.raises(PeerError, match="rank 0 has ended: use the peer inside of its with statement"):
+        next(left[0])

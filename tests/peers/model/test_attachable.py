@@ -205,3 +205,23 @@ def test_what_a_checkpoint_cannot_hold_is_refused_at_attach() -> None:
     assert said.startswith("also['count'] is a int, which has no state_dict and load_state_dict")
     said = refused(model, sgd(model), StateError, also={"odd": Odd()})
     assert said.startswith("also.odd['inner'][0] is a builtins.set, which a checkpoint cannot hold")
+
+
+@pytest.mark.parametrize("algorithm", ["osgp", "allreduce"])
+def test_buffers_of_a_kind_that_is_not_mixed_are_in_nobodys_way(algorithm: str) -> None:
+    def body(peer: Peer) -> list[str]:
+        model = nn.Linear(2, 2)
+        model.register_buffer("scales", torch.ones(3).to(torch.float8_e4m3fn))
+        optimizer = sgd(model)
+        peer.attach(model, optimizer)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        peer.consensus()
+        with torch.no_grad():
+            model.weight.fill_(float("nan"))
+        found = peer._attached().not_finite()
+        with torch.no_grad():
+            model.weight.fill_(1.0)
+        return found
+
+    assert swarm(1, body, algorithm=algorithm) == [["weight"]]

@@ -83,3 +83,10 @@ def test_what_is_no_number_is_refused_by_name(value: Any, problem: str) -> None:
             peer.log(loss=value)
 
     swarm(1, body)
+
+
+def test_what_is_logged_after_the_end_is_refused_and_not_lost_silently() -> None:
+    left: list[Peer] = []
+    swarm(1, left.append)
+    with pytest.raises(PeerError, match="rank 0 has ended, and so have its records"):
+        left[0].log(accuracy=0.9)

@@ -18,6 +18,7 @@ from torch import nn
 
 import peers
 from gossip import presets
+from gossip.errors import SettingsError
 from peers import AgreementError, DivergenceError, Peer, PeerError
 from peers.endings import divergence
 
@@ -81,15 +82,17 @@ def test_who_is_missing_is_named_and_the_script_fails_unless_told_otherwise(
     assert "rank 0: rank 0" not in said
 
 
-def test_peers_that_come_but_stay_apart_say_how_far() -> None:
+def test_peers_that_come_but_stay_apart_say_how_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("peers.session.consensus._Gaps.agrees", lambda _: False)
+
     def body(peer: Peer) -> float:
         trained(peer, gradient=float(peer.rank))
-        return peer.consensus(-1.0, 0.3)
+        return peer.consensus(0.5, 0.3)
 
     errors = [result for result in Meeting(2).run(body, presets.preset("loopback")) if result != 0.0]
     assert errors, "after the first has left, the second is alone"
     assert isinstance(errors[0], AgreementError)
-    assert "apart, and the tolerance is -1. Mix longer" in str(errors[0])
+    assert "apart, and the tolerance is 0.5. Mix longer" in str(errors[0])
 
 
 def test_a_rank_that_calls_consensus_alone_is_told_what_its_model_is(caplog: pytest.LogCaptureFixture) -> None:
@@ -258,3 +261,49 @@ def test_peers_that_attach_no_model_are_told(caplog: pytest.LogCaptureFixture) -
 def test_alone_nothing_needs_to_be_attached(caplog: pytest.LogCaptureFixture) -> None:
     swarm(1, lambda peer: peer.rank)
     assert "peer.attach" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [{"tolerance": -1}, {"tolerance": "x"}, {"tolerance": math.nan}, {"timeout": -5}, {"timeout": "10"}],
+)
+def test_terms_that_are_none_are_refused_by_name_even_by_a_peer_that_is_alone(terms: dict[str, Any]) -> None:
+    def body(peer: Peer) -> None:
+        trained(peer)
+        name = next(iter(terms))
+        with pytest.raises(SettingsError, match=f"{name} must be .* not "):
+            peer.consensus(**terms)
+        with pytest.raises(SettingsError, match=f"{name} must be .* not "):
+            peer.evaluate(lambda: 1.0, **terms)
+        with pytest.raises(PeerError, match=r"needs a function without arguments, not 0\.5"):
+            peer.evaluate(0.5)  # type: ignore[arg-type]
+        peer.consensus(tolerance=0, timeout=5)
+
+    swarm(1, body)
+
+
+@pytest.mark.parametrize("algorithm", ["osgp", "allreduce"])
+def test_values_that_are_none_before_the_first_step_are_refused(algorithm: str) -> None:
+    """Training would begin, and be told much later that it has diverged."""
+
+    def body(peer: Peer) -> None:
+        model = Numbers(math.nan)
+        with pytest.raises(SettingsError, match="at of the model holds NaN or infinity before the first step"):
+            peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+    swarm(1, body, algorithm=algorithm)
+
+
+def test_a_peer_that_made_no_step_while_another_did_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """As by ``if peer.rank == 0: train()``: the average is half trained."""
+
+    def body(peer: Peer) -> None:
+        trained(peer, steps=0 if peer.rank else 5, gradient=1.0)
+        peer.consensus(timeout=LONGEST)
+
+    swarm(2, body, presets.preset("loopback"))
+    said = [text for text in caplog.messages if "made no step, while another peer made 5" in text]
+    assert [text.partition(":")[0] for text in said] == ["rank 1"]
+    caplog.clear()
+    swarm(2, lambda peer: (trained(peer, steps=0), peer.consensus(timeout=LONGEST)), presets.preset("loopback"))
+    assert "made no step" not in caplog.text, "models can be averaged without training"

@@ -623,4 +623,4 @@ def test_a_swarm_without_a_launcher_says_that_it_formed(tmp_path: Path, caplog: 
 
 def test_a_peer_whose_others_left_before_training_says_that_it_trains_alone(caplog: pytest.LogCaptureFixture) -> None:
     swarm(1, lambda peer: peer._reporter.formed(Endpoint("10.0.0.1", 5000), 1))
-    assert "rank 0: this peer trains alone, because no other came: osgp on " in caplog.text
+    assert "rank 0: this peer trains alone, because the others did not come or have left: osgp on " in caplog.text
