@@ -138,8 +138,8 @@ class Attachment:
         self.session.gather(self._restored is not None)
         if names := self.not_finite():
             raise SettingsError(
-                f"{names[0]} of the model holds NaN or infinity before the first step: begin with other values, or resume "
-                "from an earlier checkpoint"
+                f"{names[0]} of the model holds NaN or infinity before the first step: begin with other values, or "
+                "resume from an earlier checkpoint"
             )
         self.saving.restore_random()
         self._steps = steps = choose_steps(
