@@ -16,6 +16,10 @@ from peers.model.replica import Replica
 
 __all__ = ["fit"]
 
+#: The margin of the swarm's second moment where parameters are stale: the largest stable rate is 0.6 of that in step
+#: (decision 30), and rates go by the root.
+_STALE = 1 / 0.6**2
+
 
 def fit(
     policy: Policy,
@@ -41,7 +45,7 @@ def fit(
         also = {f"momentum of {name}": buffer for name, (_, buffer) in zeros.items()}
         replica = Replica(model, shard_bytes, also, share, compress)
         mixing = MixedMomentum(Buffers(optimizer, dict(zeros.values())))
-        return replica, Methods(mixing, SwarmVariance(optimizer, mixed=True)) if adapts else mixing
+        return replica, Methods(mixing, _variance(policy, optimizer)) if adapts else mixing
     replica = Replica(model, shard_bytes, share=share, compress=compress)
     if policy.momentum == "quasi-global":
         return replica, QuasiGlobal(replica, optimizer)
@@ -50,5 +54,10 @@ def fit(
     if policy.blend and policy.every > 1:
         return replica, GlobalDirection(policy.blend, replica, optimizer)
     if adapts:
-        return replica, SwarmVariance(optimizer)
+        return replica, _variance(policy, optimizer)
     return replica, Method()
+
+
+def _variance(policy: Policy, optimizer: torch.optim.Optimizer) -> SwarmVariance:
+    margin = 1.0 if policy.lag == 0 else _STALE
+    return SwarmVariance(optimizer, mixed=policy.momentum == "mixed", margin=margin, in_step=policy.warmup)

@@ -10,13 +10,20 @@ l. Where mu hardly changes, that is mu^2. Where it swings from step to step, as 
 its sign changes with the swing and its size stays. A swing that is invisible at a lag of 1 is visible at a lag of 2,
 so the larger one of both is taken:
 
-    c_l <- beta2 c_l + (1 - beta2) g_t g_(t-l)        e = max(|c_1|, |c_2|)        v' = v / n + (1 - 1 / n) e
+    c_l <- beta2 c_l + (1 - beta2) g_t g_(t-l)        e^2 = max(c_1^2, c_2^2) - chance v^2
+    v' = v / n + (1 - 1 / n) min(DRIFT e, v)
 
-each with Adam's correction for the first steps. (The mean of g is no substitute: a swing cancels in it, v' becomes too
-small just there, and training diverges at the rate that is best for all-reduce. Decision 38 has the figures.)
+each with Adam's correction for the first steps. Where mu is 0, c_l is not 0 but varies by sqrt((1 - beta2) /
+(1 + beta2)) v; ``chance`` is the mean of the larger square of two such numbers. In the first steps both mu and chance
+are larger, and what is taken off stays the same, as a margin.
 
-Chance alone makes e about sqrt((1 - beta2) / (1 + beta2)) v where mu is 0. What chance adds on the average of a long
-run is taken off e^2; in the first steps, where mu is large and chance is too, it is left in, as a margin.
+DRIFT makes up for signals that change within two steps, whose products are smaller than their squares. A v' that is too
+small is worse than one that is too large: it acts as a higher rate, and all-reduce's best rate is close to the highest
+one that trains well. For the same reason the mean of g is no substitute for the products: swings cancel in it, and v'
+becomes too small just where steps are too long already. Decision 38 has the figures.
+
+Where parameters are stale when they arrive (osgp and adpsgd, after their warm-up), the highest rate is lower than
+all-reduce's, and v' is larger by a margin: the square of that factor.
 
 The optimizer is the user's own and computes its move itself. Before it moves, its second moment is set such that its
 own update ends with v'; after the move v is put back. So every variant of torch works (fused, foreach, capturable), as
@@ -45,6 +52,8 @@ _KINDS = (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RA
 _FIRST, _SECOND = "exp_avg", "exp_avg_sq"
 #: The mean of the larger one of two squares of independent normal numbers of variance 1.
 _LARGER = 1 + 2 / math.pi
+#: By what factor products of successive signals may be smaller than their squares; about 2 while a model is new.
+_DRIFT = 3.0
 #: The most bytes of parameters that are worked on at a time: temporary tensors are as large.
 _CHUNK = 1 << 26
 
@@ -76,13 +85,18 @@ class _Move(NamedTuple):
 class SwarmVariance(Method):
     """The second moment of one replica's swarm. Memory: five more vectors of the size of the parameters."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, *, mixed: bool = False) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, *, mixed: bool = False, margin: float = 1.0, in_step: int = 0
+    ) -> None:
         """Begin without a history.
 
         Args:
             optimizer: an adaptive one.
             mixed: whether its first moments are mixed.
+            margin: how many times larger v' is, if it is less than v then.
+            in_step: the number of first steps without the margin.
         """
+        self._margin, self._in_step = margin, in_step
         self._optimizer = optimizer
         self._mixed = mixed
         self._histories: dict[torch.Tensor, _History] = {}
@@ -166,10 +180,14 @@ class SwarmVariance(Method):
         torch._foreach_sub_(squares, chance, alpha=_LARGER * (1 - beta) / (1 + beta))
         torch._foreach_clamp_min_(squares, 0.0)
         torch._foreach_sqrt_(squares)
+        torch._foreach_mul_(squares, _DRIFT)
         # v' is v at the most: what chance adds to e is no reason to divide by more than the peer's own.
         torch._foreach_minimum_(squares, own)
         torch._foreach_mul_(squares, 1 - 1 / peers)
         torch._foreach_add_(squares, own, alpha=1 / peers)
+        if seen > self._in_step:
+            torch._foreach_mul_(squares, self._margin)
+            torch._foreach_minimum_(squares, own)
         if self._mixed:
             means = torch._foreach_mul(
                 [state[_FIRST].to(one.dtype) for state, one in zip(states, own, strict=True)], first

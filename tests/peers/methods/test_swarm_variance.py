@@ -32,7 +32,8 @@ def adamw(parameters: Any) -> torch.optim.Optimizer:
 class Reference:
     """The formula in numpy: v' of gradients that come one after the other."""
 
-    def __init__(self, peers: int, cap: bool = False) -> None:
+    def __init__(self, peers: int, cap: bool = False, margin: float = 1.0) -> None:
+        self.margin = margin
         self.peers, self.cap, self.seen = peers, cap, 0
         self.v = self.one = self.two = 0.0
         self.last = self.before = np.zeros(1)
@@ -50,8 +51,9 @@ class Reference:
             two = self.two / (1 - beta ** (self.seen - 2))
             chance = (1 + 2 / np.pi) * (1 - beta) / (1 + beta) * v * v
             e = np.sqrt(np.maximum(np.maximum(one * one, two * two) - chance, 0))
-            e = np.minimum(e, v)
+            e = np.minimum(3 * e, v)
             corrected = v / self.peers + (1 - 1 / self.peers) * e
+            corrected = np.minimum(self.margin * corrected, v)
             if self.cap:
                 corrected = np.maximum(corrected, mean * mean)
         else:
@@ -75,6 +77,27 @@ def dense(option: str) -> np.ndarray:
             m = matrix @ m
         trace.append(z)
     return np.stack(trace)
+
+
+def test_stale_parameters_have_a_margin() -> None:
+    """Of one peer whose swarm has eight: the divisor is 1 / 0.6^2 times larger, or the peer's own if that is less."""
+    model = nn.Linear(3, 2, dtype=torch.float64)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1.0, betas=BETAS, eps=EPS, weight_decay=0)
+    _, method = fit(policies.parse("osgp"), model, optimizer, 1 << 20)
+    reference = Reference(8, margin=1 / 0.6**2)
+    mean = np.zeros((2, 3))
+    for step in range(1, 40):
+        g = noisy(step)[:6].reshape(2, 3)
+        before = model.weight.detach().clone()
+        model.weight.grad, model.bias.grad = g.clone(), torch.zeros(2, dtype=torch.float64)
+        method.begin(True)
+        method.evaluated(8)
+        optimizer.step()
+        method.end()
+        mean = BETAS[0] * mean + (1 - BETAS[0]) * g.numpy()
+        corrected = mean / (1 - BETAS[0] ** step)
+        move = corrected / (np.sqrt(reference.divisor(g.numpy(), corrected)) + EPS)
+        np.testing.assert_allclose((before - model.weight).detach().numpy(), move, rtol=1e-9)
 
 
 @pytest.mark.parametrize("momentum", ["own", "mixed"])
@@ -160,10 +183,8 @@ def test_moves_are_longer_where_there_is_only_noise(name: str) -> None:
         for one, place in zip((alone, together), before, strict=True):
             one.parameter.data.copy_(place)
     ratio = moved[1] / moved[0]
-    if name == "LAMB":  # vectors are plain Adam there
-        assert together.parameter.ndim == 1
-    if name == "amsgrad":  # the largest divisor of the past counts
-        assert (ratio[:4] > 1.3).all()
+    if name == "amsgrad":  # the largest divisor of the past counts, and that was the peer's own in the first steps
+        assert (ratio[:4] > 1.05).all(), ratio
         return
     assert ((ratio[:4] > 1.8) & (ratio[:4] < 8**0.5 + 0.1)).all(), ratio
     assert (ratio[4:] < 1.35).all(), ratio
