@@ -110,8 +110,9 @@ def test_a_parcel_of_the_second_round_waits_for_it() -> None:
 
 
 def test_a_peer_that_leaves_between_rounds_takes_no_further_turn() -> None:
-    hand = Hand(1.0, 3.0, turns=[PAIR], algorithm="sgp:rounds=2")
+    hand = Hand(1.0, 3.0, turns=[{0: {1: 0.5}}], algorithm="sgp:rounds=2")
     hand.step(0)
+    assert hand.cores[0]._step.due_at is not None, "the second round, at the latest"
     hand.feed(0, events.Leave())
     assert hand.cores[0]._step.due_at is None, "no Tick is due for a round that never comes"
     hand.settle()
