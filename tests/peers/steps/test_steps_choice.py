@@ -11,10 +11,11 @@ from peers import Peer
 from peers.session.consensus import Terms
 from peers.steps.allreduce_steps import AllReduceSteps
 from peers.steps.gossip_steps import GossipSteps
+from peers.steps.outer_steps import OuterSteps
 from peers.steps.server_steps import ServerSteps
 from peers.steps.steps import Steps
 
-COLLECTIVE: dict[str, type[Steps]] = {"allreduce": AllReduceSteps, "parameter-server": ServerSteps}
+COLLECTIVE: dict[str, type[Steps]] = {"allreduce": AllReduceSteps, "outer": OuterSteps, "parameter-server": ServerSteps}
 
 
 @pytest.mark.parametrize("algorithm", policies.names())
@@ -31,5 +32,5 @@ def test_the_policy_chooses_the_steps(algorithm: str) -> None:
 
     kind, own_is_average, disagreement = swarm(1, body, algorithm=algorithm)[0]
     assert kind is COLLECTIVE.get(algorithm, GossipSteps)
-    assert own_is_average == (algorithm in COLLECTIVE)
+    assert own_is_average == (algorithm in COLLECTIVE and algorithm != "outer"), "outer: replicas differ in between"
     assert disagreement == 0.0
