@@ -1,0 +1,51 @@
+"""The job of real processes that train a GPT: it is the study's training, in real time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from study_cases import trained
+
+from benchmarks import characters_job
+from benchmarks.characters_job import BATCH, characters
+from benchmarks.study.run import Run
+from benchmarks.time_to_loss import until
+
+STEPS = 6
+
+
+def asked(**more: Any) -> dict[str, Any]:
+    return {"method": "alone", "size": "tiny", "seed": 3, "steps": STEPS, "lr": 0.02, **more}
+
+
+def test_a_process_trains_as_the_study_does() -> None:
+    answer = characters(0, 1, asked(every=2))
+    run = Run("sgp", "one-peer-exponential", 1, 0.02, 3, STEPS * BATCH, task="characters-tiny", batch=BATCH)
+    _, outcome = trained(run.but(optimizer="adamw", clip=1.0, schedule="cosine"))
+    assert answer["loss"] == answer["own"] == pytest.approx(outcome.validation_loss, abs=1e-10)
+    assert [step for step, _, _ in answer["curve"]] == [2, 4, 6]
+    assert answer["curve"][-1][2] == answer["loss"]
+    assert [loss for _, _, loss in answer["curve"]] == pytest.approx(outcome.losses[1::2], abs=1e-10)
+
+
+def test_ranks_have_samples_of_their_own() -> None:
+    assert characters(0, 2, asked())["loss"] != characters(0, 1, asked())["loss"]
+    assert "loss" not in characters(1, 2, asked())
+
+
+def test_a_slow_one_waits_after_each_forward_pass_and_takes_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(characters_job.time, "sleep", waits.append)
+    answer = characters(0, 1, asked(slow=0, factor=3, every=1))
+    assert len(waits) == len(answer["curve"]) == STEPS // 3
+    assert min(waits) > 0
+    assert not characters(0, 1, asked(slow=1, factor=3))["curve"]
+    assert len(waits) == STEPS // 3
+
+
+def test_a_loss_is_reached_when_it_stays() -> None:
+    curve = [(1, 1.0, 3.0), (2, 2.0, 1.9), (3, 3.0, 2.1), (4, 4.0, 2.0), (5, 5.0, 1.8)]
+    assert until(curve, 2.0) == 4.0
+    assert until(curve, 3.0) == 1.0
+    assert until(curve, 1.0) == float("inf")
