@@ -199,6 +199,8 @@ class Core:
             me=state.me,
             step=self.step,
             members=state.view.members,
+            schedule=state.view.roster.schedule,
+            share=self.coding.share,
             turns=tuple(state.turns),
             weights=tuple(state.mass.weights),
             waiting_weights=tuple([books.inbox.weight(shard) for shard in shards]),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gossip.errors import Reason
 from gossip.wire.messages import Address
+from topologies import Schedule
 
 __all__ = ["Status"]
 
@@ -19,6 +20,9 @@ class Status(NamedTuple):
     step: int
     #: The incarnation of every member, this peer included, by rank, ascending.
     members: Mapping[int, int]
+    #: The schedule for these members, and the share of the shards that a step pushes.
+    schedule: Schedule
+    share: float
     #: The next turn of each shard.
     turns: tuple[int, ...]
     #: The weight that is held.

@@ -7,7 +7,7 @@ optimizer, so it can neither make nor lose mass.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 __all__ = ["Method", "Methods"]
@@ -28,8 +28,12 @@ class Method:
     def begin(self, exchanges: bool) -> None:
         """Called before the optimizer moves the values; ``exchanges``: the step will end in an exchange."""
 
-    def evaluated(self, peers: int) -> None:
-        """Called when the gradients of the step are there; ``peers``: how many live ones train together."""
+    def evaluated(self, peers: Callable[[], float]) -> None:
+        """Called when the gradients of the step are there.
+
+        Args:
+            peers: returns how many peers average their moves with this one within the memory of momentum.
+        """
 
     def end(self) -> None:
         """Called after the optimizer has moved the values, and before they are exchanged."""
@@ -67,7 +71,7 @@ class Methods(Method):
         for one in self._methods:
             one.begin(exchanges)
 
-    def evaluated(self, peers: int) -> None:
+    def evaluated(self, peers: Callable[[], float]) -> None:
         """Look at the gradients."""
         for one in self._methods:
             one.evaluated(peers)

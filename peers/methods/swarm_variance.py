@@ -38,7 +38,7 @@ bounds the move by the learning rate.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -107,12 +107,13 @@ class SwarmVariance(Method):
         self._put_back()
 
     @torch.no_grad()
-    def evaluated(self, peers: int) -> None:
+    def evaluated(self, peers: Callable[[], float]) -> None:
         """Let the optimizer divide by the swarm's second moment in the move that follows."""
         self._put_back()
+        n = peers()
         for group in self._optimizer.param_groups:
             for parameters in _chunks(group["params"]):
-                self._prepare(parameters, group, peers)
+                self._prepare(parameters, group, n)
 
     def end(self) -> None:
         """Give the optimizer its own second moment back."""
@@ -123,7 +124,7 @@ class SwarmVariance(Method):
             torch._foreach_copy_(moments, own)
         self._moves = []
 
-    def _prepare(self, parameters: Tensors, group: dict[str, Any], peers: int) -> None:
+    def _prepare(self, parameters: Tensors, group: dict[str, Any], peers: float) -> None:
         """Take the gradients of some parameters in, and set their second moments."""
         gradients = self._gradients(parameters, group)
         ready: dict[int, list[int]] = {}
@@ -154,7 +155,7 @@ class SwarmVariance(Method):
         gradients: Tensors,
         betas: tuple[float, float],
         seen: int,
-        peers: int,
+        peers: float,
     ) -> None:
         """Set second moments such that the optimizer's own update makes the swarm's of them."""
         first, beta = betas

@@ -12,8 +12,13 @@ from peers.methods.moves import Moves
 from peers.model.replica import Replica
 from peers.session.consensus import Terms
 from peers.steps.steps import Steps
+from topologies import Schedule
+from topologies.reach import reach
 
 __all__ = ["GossipSession", "GossipSteps", "stretch"]
+
+#: The steps that momentum remembers, with a factor of 0.9: it averages the noise of these.
+_MEMORY = 10
 
 
 class GossipSession(Protocol):
@@ -48,6 +53,8 @@ class GossipSteps(Steps):
     def __init__(self, session: GossipSession, replica: Replica, method: Method) -> None:
         self._session = session
         self._method = method
+        #: The schedule and the turns of the last answer of `peers`, and that answer.
+        self._reached: tuple[Schedule, int, float] | None = None
         #: As the step began, with all that had arrived merged in.
         self._status = session.status()
         self.moves = Moves(replica.layout.shards, replica.shard, self.stretch, replica.buffers)
@@ -71,7 +78,15 @@ class GossipSteps(Steps):
 
     def evaluated(self) -> None:
         """Let the method look at the gradients."""
-        self._method.evaluated(len(self._status.members))
+        self._method.evaluated(self.peers)
+
+    def peers(self) -> float:
+        """Return the effective number of peers that a shard is averaged over within the memory of momentum."""
+        status, policy = self._status, self._session.policy
+        turns = max(1, round(_MEMORY * policy.rounds * status.share / policy.every))
+        if self._reached is None or self._reached[:2] != (status.schedule, turns):
+            self._reached = status.schedule, turns, reach(status.schedule, turns)
+        return self._reached[2]
 
     def end(self) -> None:
         """Make of the optimizer's move what the algorithm wants; then make it longer where mass is in flight."""

@@ -91,7 +91,7 @@ def test_stale_parameters_have_a_margin() -> None:
         before = model.weight.detach().clone()
         model.weight.grad, model.bias.grad = g.clone(), torch.zeros(2, dtype=torch.float64)
         method.begin(True)
-        method.evaluated(8)
+        method.evaluated(lambda: 8)
         optimizer.step()
         method.end()
         mean = BETAS[0] * mean + (1 - BETAS[0]) * g.numpy()
@@ -129,7 +129,7 @@ class Trainer:
     def step(self, gradient: torch.Tensor) -> None:
         self.parameter.grad = gradient.to(self.parameter.dtype)
         self.method.begin(True)
-        self.method.evaluated(self.peers)
+        self.method.evaluated(lambda: self.peers)
         self.optimizer.step()
         self.method.end()
 
@@ -240,7 +240,7 @@ def test_a_step_that_fails_leaves_the_second_moment_as_it_was() -> None:
     kept = trainer.moment().clone()
     trainer.parameter.grad = noisy(5)
     trainer.method.begin(True)
-    trainer.method.evaluated(8)
+    trainer.method.evaluated(lambda: 8)
     assert not torch.equal(trainer.moment(), kept)
     trainer.method.begin(True)  # of the next step: the optimizer raised an error in this one
     expected = BETAS[1] * kept + (1 - BETAS[1]) * noisy(5) ** 2
@@ -253,7 +253,7 @@ def test_parameters_without_a_gradient_keep_their_history() -> None:
         trainer.step(noisy(step))
     seen = trainer.method.state_dict()["0"]["seen"]
     trainer.parameter.grad = None
-    trainer.method.evaluated(8)
+    trainer.method.evaluated(lambda: 8)
     trainer.optimizer.step()
     trainer.method.end()
     assert trainer.method.state_dict()["0"]["seen"] == seen == 5
