@@ -33,7 +33,7 @@ from benchmarks.fashion_data import missing
 from benchmarks.fashion_swarm import BATCH, STEPS, N, Run, carried_out, ring_bytes, sent
 from benchmarks.processes import Answer
 
-__all__ = ["METHODS", "Method", "main"]
+__all__ = ["DDP", "METHODS", "SEEDS", "Method", "main", "row"]
 
 #: Results of seeds 0 to 5 were seen when steps, topologies and how to choose a rate were decided; 10 and 11 chose it.
 #: Those of 6 to 8 had been seen when osgp and adpsgd got their steps in step at first, which 3 to 5, 10 and 11 decided.
@@ -91,7 +91,7 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
     below = {name: means[DDP.name] - mean for name, mean in means.items()}
     fewer = {name: ring_bytes() / sent(runs) for name, runs in found.items()}
     rows = [
-        _row(method, found[method.name], means[method.name] - means[DDP.name], fewer[method.name]) for method in METHODS
+        row(method, found[method.name], means[method.name] - means[DDP.name], fewer[method.name]) for method in METHODS
     ]
     labels = [f"seed {seed}" for seed in seeds]
     head = ["method", "rate", *labels, "mean", "sd", "to ddp", "kB/step", "fewer", "rank 0", "seconds", "moved"]
@@ -113,7 +113,8 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
     return finish(text, {"runs": found}, [] if quick else bars, as_json=as_json)
 
 
-def _row(method: Method, runs: list[Answer], difference: float, fewer: float) -> list[str]:
+def row(method: Method, runs: list[Answer], difference: float, fewer: float) -> list[str]:
+    """Return the row of a method in the table."""
     each = [run["accuracy"] for run in runs]
     return [
         method.name,

@@ -65,7 +65,7 @@ class Attachment:
         check_model(model)
         optimizer = plain_optimizer(optimizer)
         self._process = OwnProcess(setup.rank)
-        self._averages = policy.collective == "reduction"
+        self._averages = policy.averages_gradients
         check_trained(model, optimizer, reporter.warn, averages=self._averages)
         check_stateful(also)
         self._model, self._optimizer, self._also = model, optimizer, dict(also)

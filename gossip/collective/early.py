@@ -22,6 +22,10 @@ class Early:
         if sum(one.values.nbytes for one in self._chunks.values()) + chunk.values.nbytes <= self._limit:
             self._chunks[chunk.origin.rank, chunk.round, chunk.step, chunk.index] = chunk
 
+    def has(self, number: int) -> bool:
+        """Whether there are chunks of a round."""
+        return any(chunk.round == number for chunk in self._chunks.values())
+
     def due(self, number: int) -> Iterator[Chunk]:
         """Take out the chunks of a round, and drop older ones."""
         chunks, self._chunks = self._chunks, {}

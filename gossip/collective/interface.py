@@ -28,5 +28,9 @@ class Collective(Protocol):
         """Do all that can be done now: yield messages to send, and effects. Call it after every event."""
 
     @property
+    def called(self) -> bool:
+        """Whether others have begun the average that this peer comes to next, and wait for it."""
+
+    @property
     def deadline(self) -> float | None:
         """The time at which to call `work` again, if no event comes before."""

@@ -101,6 +101,8 @@ class Reduction:
         self._state: bytes | None = None
         self._state_asked: dict[int, Lack] = {}
         self._early = Early(early_bytes)
+        #: The latest round of which others have asked this peer for chunks.
+        self._wanted = -1
         self._out: deque[Said | events.Effect] = deque()
         self._again_at = 0.0
         self._interval = first
@@ -118,6 +120,11 @@ class Reduction:
             return None
         waits = not group.formed or self._fetch is not None or self._attempt is not None or self._withdrawing
         return self._again_at if waits else None
+
+    @property
+    def called(self) -> bool:
+        """Whether others have begun the average that this peer comes to next, and wait for it."""
+        return self._pending is None and (self._wanted == self.round or self._early.has(self.round))
 
     # The trainer
 
@@ -186,6 +193,8 @@ class Reduction:
                 return
         wanted = lack.wanted[:AT_A_TIME]
         if lack.subject is Subject.PLAN:
+            if lack.digest == group.digest:
+                self._wanted = max(self._wanted, lack.round)
             attempt = self._attempt if lack.digest == group.digest and lack.round == self.round else None
             places = group.places
             if attempt is None and self._last is not None and self._last.key == (lack.round, lack.digest):

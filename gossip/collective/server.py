@@ -83,6 +83,11 @@ class ParameterServer:
         self._out: deque[Said | events.Effect] = deque()
 
     @property
+    def called(self) -> bool:
+        """Return False: nobody waits for others."""
+        return False
+
+    @property
     def deadline(self) -> float | None:
         """The time at which chunks are sent again."""
         return self._again_at if self._unanswered and not self._stranded else None

@@ -206,6 +206,7 @@ class Core:
             untrained=tuple(untrained),
             arrivals=books.inbox.nbytes > books.inbox.asking,
             lacking=self.handover.lacking,
+            called=self.collective is not None and self.collective.called,
             rejected=dict(self._reception.rejections.by_reason),
             gaps=dict(state.gaps),
         )

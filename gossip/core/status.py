@@ -33,6 +33,8 @@ class Status(NamedTuple):
     arrivals: bool
     #: How many pieces of the state that this peer adopts have not come yet.
     lacking: int
+    #: Whether others have begun the average of all that this peer comes to next, and wait for it.
+    called: bool
     #: How many frames were rejected, by reason.
     rejected: Mapping[Reason, int]
     #: While measuring: how far the mass that the last step merged lay from our own, by shard.

@@ -19,6 +19,7 @@ from gossip.policies.gossip_push import GossipPush
 from gossip.policies.local import Local
 from gossip.policies.noloco import NoLoCo
 from gossip.policies.osgp import OSGP
+from gossip.policies.outer import OuterPolicy
 from gossip.policies.parameter_server import ParameterServerPolicy
 from gossip.policies.policy import Policy
 from gossip.policies.sgp import SGP
@@ -39,6 +40,7 @@ __all__ = [
     "GossipPush",
     "Local",
     "NoLoCo",
+    "OuterPolicy",
     "ParameterServerPolicy",
     "Policy",
     "SlowMo",
@@ -63,6 +65,7 @@ _ALGORITHMS: ClassCatalog[Policy] = ClassCatalog(
         Local,
         SlowMo,
         NoLoCo,
+        OuterPolicy,
         SSD,
         AllReduce,
         ParameterServerPolicy,

@@ -71,6 +71,8 @@ class Policy:
     fraction: float | None = None
     #: The outer step after each exchange, if there is one.
     outer: Outer | None = None
+    #: How much longer than its first peer a round of local steps may take, as a part of that time.
+    slack = 0.0
     #: The part of each move that is the swarm's direction, in steps without an exchange.
     blend = 0.0
     #: The treatment of the optimizer's momentum: own, mixed or quasi-global.
@@ -114,6 +116,11 @@ class Policy:
                 "suits better"
             )
         return self.warning
+
+    @property
+    def averages_gradients(self) -> bool:
+        """Whether gradients are averaged in every step, before the optimizer moves the values."""
+        return self.collective == "reduction" and self.outer is None
 
     @property
     def follows_turns(self) -> bool:

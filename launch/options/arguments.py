@@ -28,7 +28,7 @@ AVERAGING = (
     "noloco",
     "ssd",
 )
-COLLECTIVE = ("allreduce", "parameter-server")
+COLLECTIVE = ("allreduce", "outer", "parameter-server")
 
 
 def positive(text: str) -> int:

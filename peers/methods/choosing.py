@@ -10,6 +10,7 @@ from peers.methods.global_direction import GlobalDirection
 from peers.methods.method import Method, Methods
 from peers.methods.momentum_buffers import Buffers, MixedMomentum, refuse_momentum, require_momentum, zeros_for
 from peers.methods.outer import OuterMomentum
+from peers.methods.outer_average import OuterAverage
 from peers.methods.quasi_global import QuasiGlobal
 from peers.methods.swarm_variance import SwarmVariance, is_adaptive
 from peers.model.replica import Replica
@@ -26,7 +27,7 @@ def fit(
     compress: str = "none",
 ) -> tuple[Replica, Method]:
     """Make a replica of the model, and return it with the method of the policy."""
-    if policy.collective == "reduction" and isinstance(optimizer, torch.optim.LBFGS):
+    if policy.averages_gradients and isinstance(optimizer, torch.optim.LBFGS):
         raise SettingsError(
             f"{type(optimizer).__name__} computes gradients several times in a step, as the loss of each peer decides, "
             "but allreduce averages them once per step: use another optimizer, or another algorithm"
@@ -45,6 +46,8 @@ def fit(
     replica = Replica(model, shard_bytes, share=share, compress=compress)
     if policy.momentum == "quasi-global":
         return replica, QuasiGlobal(replica, optimizer)
+    if policy.outer is not None and policy.collective:
+        return replica, OuterAverage(policy.outer, model, optimizer)
     if policy.outer is not None:
         return replica, OuterMomentum(policy.outer, replica, optimizer)
     if policy.blend and policy.every > 1:

@@ -1,4 +1,4 @@
-"""All gradients of a model, or all its values, as one flat vector, for averaging.
+"""All gradients of a model, all its moves, or all its values, as one flat vector, for averaging.
 
 The vector holds the gradient of every trained parameter (zeros if it has none), then the floating-point buffers, such
 as batch norm's statistics, which would drift apart otherwise, then a flag for every parameter: whether it has a
@@ -14,6 +14,7 @@ the gradients are divided here, before they are averaged.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -30,22 +31,22 @@ class Gradients:
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Prepare; an optimizer that would divide by a loss scale itself must be named."""
         self._optimizer = optimizer
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        #: The trained parameters.
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-        self._flat = FlatTensors([*self._parameters, *self._buffers], more=len(self._parameters) + 1)
+        self._flat = FlatTensors([*self.parameters, *self._buffers], more=len(self.parameters) + 1)
         #: The vector for the core: the same memory.
         self.values: Values = self._flat.values
         #: The number of gradients in it. They come first, and a codec may compress only them.
-        self.count = sum(parameter.numel() for parameter in self._parameters)
+        self.count = sum(parameter.numel() for parameter in self.parameters)
 
     @torch.no_grad()
     def gather(self) -> None:
         """Fill the vector."""
         self._unscale()
         self._flat.more[-1] = 0
-        for view, buffer in zip(self._flat.views[len(self._parameters) :], self._buffers, strict=True):
-            view.copy_(buffer)
-        for index, parameter in enumerate(self._parameters):
+        self._gather_buffers()
+        for index, parameter in enumerate(self.parameters):
             grad, view = parameter.grad, self._flat.views[index]
             self._flat.more[index] = grad is not None
             if grad is None:
@@ -56,7 +57,7 @@ class Gradients:
     @torch.no_grad()
     def scatter(self) -> None:
         """Copy the vector into the gradients of the parameters and into the buffers."""
-        for index, parameter in enumerate(self._parameters):
+        for index, parameter in enumerate(self.parameters):
             view = self._flat.views[index]
             if not self._flat.more[index]:
                 parameter.grad = None
@@ -64,7 +65,29 @@ class Gradients:
                 parameter.grad = view.to(parameter, copy=True)
             else:
                 parameter.grad.copy_(view)
-        for view, buffer in zip(self._flat.views[len(self._parameters) :], self._buffers, strict=True):
+        self.scatter_buffers()
+
+    @property
+    def moves(self) -> list[torch.Tensor]:
+        """The part of the vector for each trained parameter, which `gather_moves` has filled, and its mean."""
+        return self._flat.views[: len(self.parameters)]
+
+    @torch.no_grad()
+    def gather_moves(self, since: Sequence[torch.Tensor]) -> None:
+        """Fill the vector with how far the parameters have moved from these values, with the sign of a gradient."""
+        self._flat.more[:] = 0
+        self._gather_buffers()
+        for view, parameter, before in zip(self.moves, self.parameters, since, strict=True):
+            view.copy_(before.to(view.dtype) - parameter.to(view.dtype))
+
+    def _gather_buffers(self) -> None:
+        for view, buffer in zip(self._flat.views[len(self.parameters) :], self._buffers, strict=True):
+            view.copy_(buffer)
+
+    @torch.no_grad()
+    def scatter_buffers(self) -> None:
+        """Copy the vector into the buffers."""
+        for view, buffer in zip(self._flat.views[len(self.parameters) :], self._buffers, strict=True):
             buffer.copy_(view)
 
     @property
@@ -90,7 +113,7 @@ class Gradients:
 
     def drop(self) -> None:
         """Remove all gradients, so that the optimizer moves nothing."""
-        for parameter in self._parameters:
+        for parameter in self.parameters:
             parameter.grad = None
 
     def _unscale(self) -> None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
-
-import numpy as np
 
 from gossip.errors import SettingsError
 from peers.model.gradients import Gradients
 from peers.model.whole_state import WholeState
-from peers.session.agreement_errors import AgreementError
 from peers.session.session import Session
-from peers.steps.collective_steps import CollectiveSteps
+from peers.steps.reduction_steps import ReductionSteps
 
 __all__ = ["AllReduceSteps"]
 
 _NAME = "allreduce"
 
 
-class AllReduceSteps(CollectiveSteps):
+class AllReduceSteps(ReductionSteps):
     """The steps of a replica that stays equal to all others."""
 
     def __init__(
@@ -42,17 +38,9 @@ class AllReduceSteps(CollectiveSteps):
             set_step: is called with the others' number of steps, if they have made more.
             warn: is called with a sentence that the user should read.
         """
-        super().__init__(session)
-        self._gradients = gradients
-        self._state = state
-        self._step = step
-        self._set_step = set_step
-        self._warn = warn
-        self._takes_part = False
+        super().__init__(session, gradients, state, step, set_step, warn)
         #: Whether the gradients of the step that is under way are averages.
         self._averaged = False
-        self._waited = 0.0
-        session.offer_state(lambda: state.encode(self._step))
         self._synchronize(state.seal(step))
 
     def begin(self) -> None:
@@ -92,53 +80,11 @@ class AllReduceSteps(CollectiveSteps):
             )
         self._step += 1
 
-    def exchange(self) -> float:
-        """Hand the step over, so that news are passed on; return the seconds of waiting for the others."""
-        return self._waited + self._session.step()
-
-    def pause(self) -> None:
-        """Withdraw from the averaging until the next step."""
-        if self._takes_part:
-            self._takes_part = False
-            self._session.withdraw()
-
-    def catch_up(self) -> None:
-        """Take over the state of the peer that has made the most steps."""
-        self._synchronize()
-
-    def compare(self) -> None:
-        """Average the values of all: they are equal, unless a script has changed those of one peer by itself."""
-        self._gradients.gather_values()
-        reduced = self._session.reduce(self._gradients.values)
-        self._take_over()
-        if not (reduced.finite and self._gradients.of_one_kind):
-            raise AgreementError(
-                f"algorithm={_NAME}: another peer trained while this one was in consensus() after step {self._step}, "
-                "so the values of all were not averaged: let all peers call it at the same point",
-                math.inf,
-            )
-        apart = self._gradients.scatter_values()
-        # A mean of equal values is rounded.
-        if apart > reduced.count * np.finfo(self._gradients.values.dtype).eps:
+    def _compared(self, apart: float, rounding: float) -> None:
+        """Warn if this replica differed: replicas are equal, unless a script has changed the values of one peer."""
+        if apart > rounding:
             self._warn(
                 f"consensus() found this replica {apart:.1e} away from the average of all after step {self._step}, and "
                 f"has made them equal. With {_NAME} they never differ, unless the values of a model are changed at "
                 "some peers and not at all: in place, by load_state_dict, or by another optimizer"
             )
-
-    def close(self) -> None:
-        """Stay until the others have the average of the last step too, and can train on without this peer."""
-        self.pause()
-
-    def _synchronize(self, seal: int = 0) -> None:
-        self._session.synchronize(self._step, seal)
-        self._takes_part = True
-        self._take_over()
-
-    def _take_over(self) -> None:
-        """Take over the state that the others sent, if this replica had to be brought up to date."""
-        adopted = self._session.take_adopted()
-        if adopted is not None:
-            self._step = self._state.decode(adopted)
-            self._set_step(self._step)
-            self._session.driver.advance(self._step)

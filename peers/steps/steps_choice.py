@@ -9,16 +9,21 @@ import torch
 
 from gossip.collective.server import CENTRE
 from peers.methods.method import Method
+from peers.methods.outer_average import CommonMomentum, OuterAverage
 from peers.model.gradients import Gradients
 from peers.model.replica import Replica
 from peers.model.whole_state import WholeState
 from peers.session.session import Session
 from peers.steps.allreduce_steps import AllReduceSteps
 from peers.steps.gossip_steps import GossipSteps
+from peers.steps.outer_steps import OuterSteps
 from peers.steps.server_steps import ServerSteps
 from peers.steps.steps import Steps
 
 __all__ = ["choose_steps"]
+
+#: The name of outer's momentum in the state of a replica.
+_MOMENTUM = "outer momentum"
 
 
 def choose_steps(
@@ -51,6 +56,9 @@ def choose_steps(
             if session.status().me.rank == CENTRE.rank:
                 warn(session.policy.warning)
             return ServerSteps(session, model, warn)
+        case "reduction" if isinstance(method, OuterAverage):
+            state = WholeState(model, optimizer, {**also, _MOMENTUM: CommonMomentum(method)})
+            return OuterSteps(session, method, state, step, set_step, warn)
         case "reduction":
             state = WholeState(model, optimizer, also)
             return AllReduceSteps(session, Gradients(model, optimizer), state, step, set_step, warn)

@@ -11,10 +11,11 @@ from peers import Peer
 from peers.session.consensus import Terms
 from peers.steps.allreduce_steps import AllReduceSteps
 from peers.steps.gossip_steps import GossipSteps
+from peers.steps.outer_steps import OuterSteps
 from peers.steps.server_steps import ServerSteps
 from peers.steps.steps import Steps
 
-COLLECTIVE: dict[str, type[Steps]] = {"allreduce": AllReduceSteps, "parameter-server": ServerSteps}
+COLLECTIVE: dict[str, type[Steps]] = {"allreduce": AllReduceSteps, "outer": OuterSteps, "parameter-server": ServerSteps}
 
 
 @pytest.mark.parametrize("algorithm", policies.names())
