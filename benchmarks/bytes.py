@@ -3,9 +3,10 @@
     python -m benchmarks.bytes [--quick] [--json]
 
 The task, the samples and the count of bytes are those of `benchmarks.accuracy`: what peers handed to their transports
-while they trained, headers, answers and membership included, against the formula of a ring in float32. Rates were chosen
-with other seeds than the reported ones. Bars, in the mean over seeds and against DDP: 100 times fewer bytes within 0.7
-points, 300 times fewer within 0.9. ``--quick`` is one seed of 100 steps, and no bar.
+while they trained, headers, answers and membership included, against the formula of a ring in float32. Bars, in the
+mean over seeds and against DDP: 100 times fewer bytes within 0.7 points, 300 times fewer within 0.9. The rates of
+`outer` are first guesses and were not chosen by `benchmarks.accuracy_rates`. ``--quick`` is one seed of 100 steps, and
+no bar.
 
 Finished runs are kept in ``$TMPDIR/gossip-benchmark-bytes.json`` until all are done, and not repeated.
 """

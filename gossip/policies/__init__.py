@@ -19,7 +19,7 @@ from gossip.policies.gossip_push import GossipPush
 from gossip.policies.local import Local
 from gossip.policies.noloco import NoLoCo
 from gossip.policies.osgp import OSGP
-from gossip.policies.outer import OuterPolicy
+from gossip.policies.outer_policy import OuterPolicy
 from gossip.policies.parameter_server import ParameterServerPolicy
 from gossip.policies.policy import Policy
 from gossip.policies.sgp import SGP
