@@ -147,7 +147,7 @@ def test_who_is_given_a_result_owes_what_its_own_attempt_left() -> None:
     assert seen > 5, "results were taken over"
 
 
-@pytest.mark.parametrize("compress", ["bf16", "int8", "int4", "sign", "topk:share=10%"])
+@pytest.mark.parametrize("compress", ["bf16", "int8", "int4", "int2", "sign", "topk:share=10%"])
 @pytest.mark.parametrize("n", [2, 5])
 def test_bytes_are_as_the_format_says(compress: str, n: int) -> None:
     lossy, size = 40_000, 40_100
