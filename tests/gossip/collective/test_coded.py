@@ -102,7 +102,7 @@ def test_momentum_correction_is_its_formula_in_dense_float64() -> None:
     assert error(swarm) < 0.2, "without correction it is 0.37"
 
 
-@pytest.mark.parametrize("compress", ["int8", "topk:share=10%", "terngrad"])
+@pytest.mark.parametrize("compress", ["int8", "int2", "topk:share=10%", "terngrad"])
 def test_a_death_at_any_moment_leaves_all_others_with_the_same_averages(compress: str) -> None:
     for seed in range(20):
         generator = np.random.default_rng([seed, 1])
