@@ -13,7 +13,7 @@ _SOURCES = 4
 
 
 def reach(schedule: Schedule, turns: int) -> float:
-    """Return the effective number of peers that one peer's mass is spread over after so many turns.
+    """Return the effective number of peers that one peer's mass is spread over after this number of turns.
 
     With p the parts of the mass at each peer it is 1 / sum of p^2: 1 if all is where it was, n if all have the same.
     """

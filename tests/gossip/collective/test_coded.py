@@ -102,7 +102,7 @@ def test_momentum_correction_is_its_formula_in_dense_float64() -> None:
     assert error(swarm) < 0.2, "without correction it is 0.37"
 
 
-@pytest.mark.parametrize("compress", ["int8", "topk:share=10%", "terngrad"])
+@pytest.mark.parametrize("compress", ["int8", "int2", "topk:share=10%", "terngrad"])
 def test_a_death_at_any_moment_leaves_all_others_with_the_same_averages(compress: str) -> None:
     for seed in range(20):
         generator = np.random.default_rng([seed, 1])
@@ -147,7 +147,7 @@ def test_who_is_given_a_result_owes_what_its_own_attempt_left() -> None:
     assert seen > 5, "results were taken over"
 
 
-@pytest.mark.parametrize("compress", ["bf16", "int8", "int4", "sign", "topk:share=10%"])
+@pytest.mark.parametrize("compress", ["bf16", "int8", "int4", "int2", "sign", "topk:share=10%"])
 @pytest.mark.parametrize("n", [2, 5])
 def test_bytes_are_as_the_format_says(compress: str, n: int) -> None:
     lossy, size = 40_000, 40_100

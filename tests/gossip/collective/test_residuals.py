@@ -69,7 +69,7 @@ def test_attempts_that_came_to_nothing_leave_no_trace(compress: str, delivered: 
         assert first.tobytes() == second.tobytes()
 
 
-@pytest.mark.parametrize("compress", ["bf16", "fp16", "int8", "int4", "sign", "topk:share=10%", "adacomp"])
+@pytest.mark.parametrize("compress", ["bf16", "fp16", "int8", "int4", "int2", "sign", "topk:share=10%", "adacomp"])
 def test_all_that_was_given_is_in_the_means_or_owed(compress: str) -> None:
     owed = [Residuals(parse(compress)) for _ in range(3)]
     given, got = np.zeros(LOSSY), np.zeros(LOSSY)
