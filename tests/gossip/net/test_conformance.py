@@ -375,10 +375,15 @@ def footprint() -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("state", [idle, alone, unread, full, left, disconnected])
 @pytest.mark.parametrize("name", KINDS)
-def test_closing_does_not_hang_and_leaves_nothing_behind(name: str, state: States) -> None:
+def test_closing_does_not_hang_and_leaves_nothing_behind(
+    name: str, state: States, request: pytest.FixtureRequest
+) -> None:
     """The first time around does not count: it may start the one thread that pyzmq keeps for all zero-copy messages."""
     before = set(threading.enumerate())
     footprints = []
+    gc.collect()
+    gc.freeze()  # what was there before is not looked through again and again
+    request.addfinalizer(gc.unfreeze)
     for _ in range(3):
         site = Site(KINDS[name])
         transports = state(site)

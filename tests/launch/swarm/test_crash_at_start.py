@@ -43,6 +43,7 @@ def test_if_it_is_started_again_all_train(tmp_path: Path) -> None:
     assert all(f"rank {rank} trains" in out for rank in range(3)), out
 
 
+@pytest.mark.slow
 def test_if_a_fault_starts_it_again_all_train(tmp_path: Path) -> None:
     """The kill is due as soon as the rank has joined; its script would go on."""
     (tmp_path / "crashed").touch()

@@ -181,8 +181,8 @@ def test_a_model_and_an_optimizer_belong_to_one_peer_until_it_ends() -> None:
 
 def test_after_an_attach_that_failed_nobody_holds_the_model() -> None:
     model = nn.Linear(2, 2)
-    optimizer = torch.optim.Adam(model.parameters())
-    with Meeting(1, algorithm="sgp:momentum=mixed").peer(0) as peer, pytest.raises(SettingsError, match="Adam"):
+    optimizer = torch.optim.RMSprop(model.parameters())
+    with Meeting(1, algorithm="sgp:momentum=mixed").peer(0) as peer, pytest.raises(SettingsError, match="RMSprop"):
         peer.attach(model, optimizer)
     with (
         Meeting(2, start_timeout=0.1).peer(0) as peer,
