@@ -77,7 +77,7 @@ def test_allreduce_clips_and_moves_by_the_average_gradient() -> None:
 
 
 def test_peers_of_sgp_clip_and_move_by_themselves() -> None:
-    run = characters("sgp")
+    run = characters("sgp:variance=own")
     swarm, _ = trained(run)
     peers = [Reference(run, rank) for rank in range(N)]
     schedule = parse("one-peer-exponential", N, seed=0)
