@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from study_cases import trained
+from torch import Tensor
 
 from benchmarks import characters_job
 from benchmarks.characters_job import BATCH, characters
 from benchmarks.study.run import Run
+from benchmarks.study.tasks import TASKS, Batches, Task, batches
 from benchmarks.time_to_loss import until
 
 STEPS = 6
@@ -29,9 +31,18 @@ def test_a_process_trains_as_the_study_does() -> None:
     assert [loss for _, _, loss in answer["curve"]] == pytest.approx(outcome.losses[1::2], abs=1e-10)
 
 
-def test_ranks_have_samples_of_their_own() -> None:
-    assert characters(0, 2, asked())["loss"] != characters(0, 1, asked())["loss"]
-    assert "loss" not in characters(1, 2, asked())
+def test_ranks_have_samples_of_their_own_and_rank_0_speaks_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    dealt: list[set[int]] = []
+
+    def watched(task: Task, mine: Tensor, batch: int, seed: int, rank: int) -> Batches:
+        dealt.append(set(mine.tolist()))
+        return batches(task, mine, batch, seed, rank)
+
+    monkeypatch.setattr(characters_job, "batches", watched)
+    answers = [characters(rank, 2, asked()) for rank in range(2)]
+    assert dealt[0].isdisjoint(dealt[1])
+    assert len(dealt[0] | dealt[1]) == len(TASKS["characters-tiny"]().inputs)
+    assert ["loss" in answer for answer in answers] == [True, False]
 
 
 def test_a_slow_one_waits_after_each_forward_pass_and_takes_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
