@@ -16,8 +16,8 @@ Bars: the mean gap of `sgp:rounds=2,momentum=mixed` is at least -0.5 points with
 a Dirichlet distribution of parameter 0.1 (``unequal``), and at least -0.3 points with 32 and with 64 peers that have
 equal data (``many-32``, ``many-64``). ``--quick`` has 40 steps of one case, one rate and one seed, and no bar.
 
-All of it takes about 25 minutes of one core. Finished runs are kept in the cache, so it can be interrupted. The cache
-does not know that the code of a method changed: name another file then.
+All of it takes about 25 minutes of one core, reckoned from ``--quick``. Finished runs are kept in the cache, so it can
+be interrupted. The cache does not know that the code of a method changed: name another file then.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ of the mixing matrices. A parcel that misses its deadline is added when it comes
 moves z by 1 / w as much; here it moves z (`peers.methods.moves`). Where w is 1 the two are the same.
 
 With ``rounds=R`` mass makes R hops in a step, over R turns of the schedule: each round passes on what the round before
-brought (decision 39). Replicas are closer together then, which counts with many peers and with unequal data; it takes R
-times the bytes and R times the latency.
+brought (decision 39). Replicas are closer together then. That is meant for many peers and for unequal data; it
+takes R times the bytes and R times the latency.
 
 Use it when peers are about equally fast and steps should use current parameters.
 """
