@@ -45,7 +45,7 @@ from gossip.simulation.swarm import Process, Swarm
 FOLDER = Path(__file__).parents[1] / "gossip" / "simulation" / "transcripts"
 DIGESTS = FOLDER / "digests.json"
 #: Algorithms that average vectors, or ask a centre, instead of moving mass.
-COLLECTIVE = ("allreduce", "parameter-server")
+COLLECTIVE = ("allreduce", "outer", "parameter-server")
 #: An algorithm, and what else is set beside its defaults.
 VARIANTS = {
     "allreduce-int8": ("allreduce", {"compress": "int8"}),
