@@ -16,6 +16,7 @@ __all__ = [
     "is_workers_death",
     "no_consensus",
     "no_step",
+    "over_before",
 ]
 
 #: A sentence about a peer that attached a model, and then did nothing with the other peers.
@@ -71,6 +72,14 @@ def idle(steps: int) -> str:
     return (
         f"the optimizer that was attached made no step, while another peer made {steps}. The average of all, which "
         "consensus() ends with, is half trained then: let every peer train"
+    )
+
+
+def over_before(step: int) -> str:
+    """Return a sentence about a resumed peer that found nothing left to train."""
+    return (
+        f"training resumed at step {step} and made no step, because the checkpoint has seen all epochs. Give "
+        "peer.batches more epochs to train on, or leave --resume out to begin anew"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from peers.attachment import Attachment
 from peers.data.data_watch import DataComparison
 from peers.data.loops import DataLoops
-from peers.endings import NOTHING_DONE, divergence, idle, no_consensus, no_step
+from peers.endings import NOTHING_DONE, divergence, idle, no_consensus, no_step, over_before
 from peers.evaluation import Evaluation, evaluate_both
 from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
@@ -60,7 +60,7 @@ class Training:
         self._step, self._count_step = step, count_step
         #: The step at which the peers last tried to agree, whether they ever did, and the step after which NaN or
         #: infinity was noticed.
-        self._agreed_at = step()
+        self._agreed_at = self._began = step()
         self._met = False
         self._diverged_at: int | None = None
         #: The batches since the last step, at most as many as matter.
@@ -215,6 +215,8 @@ class Training:
             return None if told else diverged
         watch = self._attachment.watch
         assert watch is not None, "training began"
+        if self._began and self._step() == self._began and self._loops.begun:
+            self._reporter.warn(over_before(self._began))
         if not watch.last_look() and not self._step():
             if self._loops.samples:
                 self._reporter.warn(no_step(self._loops.samples))

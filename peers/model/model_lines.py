@@ -78,7 +78,8 @@ class ModelLines:
         more = f", and {len(found) - 1} more differ" if len(found) > 1 else ""
         return (
             f"rank {self._rank} and rank {rank} have different models: {found[0][1] if found else self._vague(rank)}"
-            f"{more}. Names, shapes, dtypes and frozen parameters must be the same at all peers"
+            f"{more}. Names, shapes, dtypes, frozen parameters and the kind of optimizer must be the same at all "
+            "peers"
         )
 
     def _differences(self, rank: int) -> list[str]:

@@ -80,10 +80,14 @@ class Replica:
         limit = shard_limit(sum(array.nbytes for array in self.arrays), share, shard_bytes, compress)
         self.layout = Layout(tuple(Part.cut(array.size, limit, array.dtype) for array in self.arrays))
         self._shards = list(self._cut(self._flats))
-        #: What must be equal in two models that are mixed: names, shapes and dtypes of all tensors; and a hash of it.
+        #: What must be equal in two models that are mixed: names, shapes and dtypes of all tensors.
         self.lines = [(name, _described(tensor)) for name, tensor in mixed]
         self.lines += [(name, f"{_described(tensor)} not mixed") for name, tensor in rest.items()]
-        self.fingerprint = xxhash.xxh3_64(repr(self.lines).encode()).hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the lines."""
+        return xxhash.xxh3_64(repr(self.lines).encode()).hexdigest()
 
     @property
     def vectors(self) -> list[torch.Tensor]:

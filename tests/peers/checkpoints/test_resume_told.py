@@ -84,3 +84,20 @@ def test_state_of_an_algorithm_that_the_new_one_has_no_use_for_is_told(
     again = first(tmp_path, steps(sgd(0.1)), algorithm="slowmo:h=2")
     swarm(1, steps(sgd(0.1)), algorithm="osgp", **again)
     assert "the checkpoint has a different algorithm" in caplog.text
+
+
+def test_a_run_that_was_over_says_so_when_it_is_resumed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def body(peer: Peer) -> float:
+        model = nn.Linear(1, 1)
+        optimizer = sgd(0.1)(model)
+        peer.attach(model, optimizer)
+        for x in peer.batches(torch.ones(4, 1), 2, 1):
+            model(x).sum().backward()
+            optimizer.step()
+        peer.consensus()
+        return peer.step
+
+    again = first(tmp_path, body, checkpoint_every=2)
+    assert "made no step" not in caplog.text
+    assert swarm(1, body, **again) == [2]
+    assert "training resumed at step 2 and made no step, because the checkpoint has seen all epochs" in caplog.text

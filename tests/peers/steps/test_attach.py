@@ -265,7 +265,18 @@ def test_different_models_are_an_error_for_everybody_and_nobody_hangs(odd: int) 
         assert f"rank {odd}" in str(error), "who differs"
         assert "have different models: weight is float32 " in str(error), "and in what"
         assert {"(3, 4)", "(2, 4)"} <= set(re.findall(r"\(\d, 4\)", str(error)))
-        assert "and 1 more differ. Names, shapes, dtypes and frozen" in str(error)
+        assert "and 1 more differ. Names, shapes, dtypes, frozen" in str(error)
+
+
+def test_different_optimizers_are_an_error_for_everybody() -> None:
+    def body(peer: Peer) -> None:
+        model = nn.Linear(4, 2)
+        kind = torch.optim.SGD if peer.rank else torch.optim.AdamW
+        peer.attach(model, kind(model.parameters(), lr=0.1))
+
+    for error in Meeting(2).run(body):
+        assert isinstance(error, StartError)
+        assert "optimizer is SGD at rank 1" in str(error) or "optimizer is AdamW at rank 0" in str(error)
 
 
 def test_a_peer_whom_nobody_joins_says_so() -> None:
