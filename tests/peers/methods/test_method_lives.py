@@ -42,6 +42,16 @@ def test_a_swarm_that_is_resumed_goes_on_to_the_last_bit(algorithm: str, tmp_pat
     np.testing.assert_array_equal(np.concatenate([first, rest]), whole)
 
 
+@pytest.mark.parametrize("algorithm", ["sgp", "sgp:momentum=mixed"])
+def test_adaptive_optimizers_that_are_resumed_go_on_to_the_last_bit(algorithm: str, tmp_path: Path) -> None:
+    how = {"topology": "one-peer-exponential", "make": lambda ones: torch.optim.AdamW(ones, lr=RATE, betas=(0.8, 0.9))}
+    whole = run(algorithm, steps=22, **how)
+    place = {"run_dir": str(tmp_path), "checkpoint_every": 10}
+    first = run(algorithm, steps=10, **how, **place)
+    rest = run(algorithm, steps=22, **how, resume=True, **place)
+    np.testing.assert_array_equal(np.concatenate([first, rest]), whole)
+
+
 def test_a_checkpoint_of_another_algorithm_gives_its_model_and_no_more(tmp_path: Path) -> None:
     def body(peer: Peer) -> tuple[int, torch.Tensor, torch.Tensor]:
         model = Vectors(np.ones(SIZE))
