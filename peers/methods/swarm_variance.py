@@ -11,7 +11,7 @@ its sign changes with the swing and its size stays. A swing that is invisible at
 so the larger one of both is taken:
 
     c_l <- beta2 c_l + (1 - beta2) g_t g_(t-l)        e^2 = max(c_1^2, c_2^2) - chance v^2
-    v' = v / n + (1 - 1 / n) min(DRIFT e, v)
+    v' = min(v, v / n + (1 - 1 / n) DRIFT e)
 
 each with Adam's correction for the first steps. Where mu is 0, c_l is not 0 but varies by sqrt((1 - beta2) /
 (1 + beta2)) v; ``chance`` is the mean of the larger square of two such numbers. In the first steps both mu and chance
@@ -182,13 +182,11 @@ class SwarmVariance(Method):
         torch._foreach_clamp_min_(squares, 0.0)
         torch._foreach_sqrt_(squares)
         torch._foreach_mul_(squares, _DRIFT)
-        # v' is v at the most: what chance adds to e is no reason to divide by more than the peer's own.
-        torch._foreach_minimum_(squares, own)
         torch._foreach_mul_(squares, 1 - 1 / peers)
         torch._foreach_add_(squares, own, alpha=1 / peers)
         if seen > self._in_step:
             torch._foreach_mul_(squares, self._margin)
-            torch._foreach_minimum_(squares, own)
+        torch._foreach_minimum_(squares, own)  # the swarm's noise is never more than the peer's
         if self._mixed:
             means = torch._foreach_mul(
                 [state[_FIRST].to(one.dtype) for state, one in zip(states, own, strict=True)], first
