@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> bool:
     with Swarm(N, patience=3600.0) as swarm:
         for seed in seeds:
             for name in methods:
-                task = {"size": size, "seed": seed, "steps": steps, "lr": rate}
+                task = {"size": size, "seed": seed, "steps": steps, "schedule": "cosine", "lr": rate}
                 answer = swarm.run("characters", name, {"seed": seed}, **task)[0]
                 found[name].append(answer)
                 said = f"loss {answer['loss']:.3f} after {answer['seconds']:.0f} s"

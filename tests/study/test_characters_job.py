@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ STEPS = 6
 
 
 def asked(**more: Any) -> dict[str, Any]:
-    return {"method": "alone", "size": "tiny", "seed": 3, "steps": STEPS, "lr": 0.02, **more}
+    return {"method": "alone", "size": "tiny", "seed": 3, "steps": STEPS, "schedule": "cosine", "lr": 0.02, **more}
 
 
 def test_a_process_trains_as_the_study_does() -> None:
@@ -45,14 +46,22 @@ def test_ranks_have_samples_of_their_own_and_rank_0_speaks_for_all(monkeypatch: 
     assert ["loss" in answer for answer in answers] == [True, False]
 
 
-def test_a_slow_one_waits_after_each_forward_pass_and_takes_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_one_waits_after_each_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(characters_job.time, "sleep", waits.append)
-    answer = characters(0, 1, asked(slow=0, factor=3, every=1))
-    assert len(waits) == len(answer["curve"]) == STEPS // 3
+    slow = characters(0, 1, asked(slow=0, factor=3))
+    assert len(waits) == STEPS
     assert min(waits) > 0
-    assert not characters(0, 1, asked(slow=1, factor=3))["curve"]
-    assert len(waits) == STEPS // 3
+    assert characters(0, 1, asked(slow=1, factor=3))["loss"] == slow["loss"]
+    assert len(waits) == STEPS
+
+
+def test_a_limit_of_time_is_looked_at_where_the_model_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0.0, 2.0)  # a look at the clock takes two seconds
+    monkeypatch.setattr(characters_job.time, "monotonic", clock.__next__)
+    answer = characters(0, 1, asked(seconds=5.0, every=4))
+    assert [(step, at) for step, at, _ in answer["curve"]] == [(4, 2.0), (8, 4.0), (12, 6.0)]
+    assert answer["steps"] == 12
 
 
 def test_a_loss_is_reached_when_it_stays() -> None:
