@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from benchmarks import characters_job
 from benchmarks.characters_job import BATCH, characters
 from benchmarks.study.run import Run
 from benchmarks.study.tasks import TASKS, Batches, Task, batches
-from benchmarks.time_to_loss import until
+from benchmarks.time_to_loss import ratio, until
 
 STEPS = 6
 
@@ -69,3 +70,10 @@ def test_a_loss_is_reached_when_it_stays() -> None:
     assert until(curve, 2.0) == 4.0
     assert until(curve, 3.0) == 1.0
     assert until(curve, 1.0) == float("inf")
+
+
+def test_a_ddp_that_never_gets_there_counts_as_if_it_did_in_the_end() -> None:
+    never = float("inf")
+    assert ratio({"ddp": {"even": 30.0}, "osgp": {"even": 10.0}}, "osgp", "even", 60.0) == 3.0
+    assert ratio({"ddp": {"even": never}, "osgp": {"even": 10.0}}, "osgp", "even", 60.0) == 6.0
+    assert math.isnan(ratio({"ddp": {"even": never}, "osgp": {"even": never}}, "osgp", "even", 60.0))
