@@ -1,7 +1,7 @@
 """Seconds until a transformer has a given validation loss, over slow links: 4 hosts on 50 Mbit/s.
 
     sudo .venv/bin/python -m benchmarks.time_to_loss [--quick] [--json] [--size small|base] [--mbit 50] [--seconds 60]
-        [--target 2.2] [--rate 0.012] [--methods "osgp auto" ...]
+        [--target 2.2] [--rate 0.006] [--methods "osgp auto" ...]
 
 The hosts are those of `benchmarks.slow_network`: network namespaces on one bridge, with ``tc tbf`` on both ends of each
 link. They really train: the GPT of `benchmarks.transformers`, 12 x 64 characters per host and step, with AdamW,
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> bool:
     parser.add_argument("--mbit", type=float, default=50.0, help="that a link carries (default: 50)")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run (default: 60)")
     parser.add_argument("--target", type=float, default=2.2, help="validation loss (default: 2.2)")
-    parser.add_argument("--rate", type=float, help="of all methods (default: all-reduce's best)")
+    parser.add_argument("--rate", type=float, help="of all methods (default: a provisional one)")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), help="beside ddp; default: %(default)s")
     asked = parser.parse_args(arguments)
     if reason := unable():
