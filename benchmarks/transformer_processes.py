@@ -4,10 +4,10 @@
         [--rate 0.004] [--steps 500] [--seeds 3]
 
 Four processes on this machine, each with its own part of Python's sources, the same for all methods: `benchmarks.gpt`,
-AdamW, clipping, warm-up and cosine, 12 x 64 characters per process and step, as in `benchmarks.transformers`. The
-rate is meant to be all-reduce's best, which that benchmark chooses: give it by ``--rate``. DDP clips the averaged gradient, peers their own. The figure is the
-validation loss of what all agree on: DDP's model, and the average after ``peer.consensus()``; *own* is rank 0's model
-before that.
+AdamW, clipping, warm-up and cosine, 12 x 64 characters per process and step, as in `benchmarks.transformers`. The rate
+is meant to be all-reduce's best, which that benchmark chooses: give it by ``--rate``. DDP clips the averaged gradient,
+peers their own. The figure is the validation loss of what all agree on: DDP's model, and the average after
+``peer.consensus()``; *own* is rank 0's model before that.
 
 Bar: the mean gap to DDP is at most 0.05. ``--quick`` is ``small``, 60 steps, one seed, and no bar. The default takes
 about 4 CPU minutes per method and seed.
