@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,33 +27,34 @@ Values = dict[str, Tensor]
 def characters(rank: int, n: int, task: dict[str, Any]) -> Answer:
     """Train, and return the validation loss of what all have agreed on, and of rank 0's model on the way.
 
-    The task says ``size``, ``seed``, ``steps`` and ``lr``. It may say ``every``, the number of steps after which the
-    model is kept, to tell how its loss fell with time; and ``slow``, a rank that computes ``factor`` times as long: it
-    does fewer steps, unless the others wait for it, and all end together.
+    The task says ``size``, ``seed``, ``steps``, ``schedule`` (of the rate, over these steps) and ``lr``. It may say
+    ``every``, the number of steps after which the model is kept, to tell how its loss fell with time; ``seconds``, for
+    which to train in the place of the steps; and ``slow``, a rank that computes ``factor`` times as long.
     """
-    slow = task.get("slow") == rank
-    steps = task["steps"]
-    if slow and task["method"] != "ddp":
-        steps = max(1, steps // task["factor"])
+    steps, limit, every = task["steps"], task.get("seconds"), task.get("every", task["steps"])
     run = Run(task["method"], "", n, task["lr"], task["seed"], steps * n * BATCH, f"characters-{task['size']}", BATCH)
     learnt = TASKS[run.task]()
     data = batches(learnt, deal(learnt.kinds, n, 0.0, run.seed)[rank], BATCH, run.seed, rank)
     taken = 0
     learner = Learner(
-        learnt, data, run.but(optimizer="adamw", clip=1.0, schedule="cosine"), lambda: (taken + 1) / steps
+        learnt, data, run.but(optimizer="adamw", clip=1.0, schedule=task["schedule"]), lambda: (taken + 1) / steps
     )
     way = method(rank, n, task)
     training = way.attach(learner.model, learner.optimizer)
-    learner.called = _slowed(training, task["factor"]) if slow else training
+    learner.called = _slowed(training, task["factor"]) if task.get("slow") == rank else training
     kept: list[tuple[int, float, Values]] = []
-    every = task.get("every") or steps + 1
     began = time.monotonic()
-    for taken in range(steps):
+    for taken in itertools.count():
         learner.compute()
         learner.clip()
         learner.optimizer.step()
-        if rank == 0 and (taken + 1) % every == 0:
-            kept.append((taken + 1, time.monotonic() - began, _values(learner.model)))
+        if (taken + 1) % every:
+            continue
+        elapsed = time.monotonic() - began
+        if rank == 0:
+            kept.append((taken + 1, elapsed, _values(learner.model)))
+        if taken + 1 >= steps if limit is None else way.over(elapsed >= limit):
+            break
     seconds = time.monotonic() - began
     own = _values(learner.model)
     apart = way.agree()
@@ -62,6 +64,7 @@ def characters(rank: int, n: int, task: dict[str, Any]) -> Answer:
         return {"seconds": seconds}
     return {
         "seconds": seconds,
+        "steps": taken + 1,
         "loss": _loss(learnt, agreed),
         "own": _loss(learnt, own),
         "apart": apart,

@@ -29,6 +29,9 @@ class Method(Protocol):
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
         """Take the model and return the one to call; all start from the same weights."""
 
+    def over(self, late: bool) -> bool:
+        """Return whether to end after this step, which is late for this process or not; equal ones end together."""
+
     def agree(self) -> float:
         """Make the model that of all; return how far apart they still are."""
 
@@ -68,6 +71,10 @@ class Gossip:
         moves._stretch = watched
         return model
 
+    def over(self, late: bool) -> bool:
+        """End when it is late."""
+        return late
+
     def agree(self) -> float:
         """Mix until all agree."""
         return self.peer.consensus()
@@ -89,6 +96,12 @@ class AllReduce:
         """Wrap the model; the optimizer has its parameters already."""
         return nn.parallel.DistributedDataParallel(model)
 
+    def over(self, late: bool) -> bool:
+        """End when rank 0 does."""
+        told = torch.tensor([late])
+        dist.broadcast(told, 0)
+        return bool(told)
+
     def agree(self) -> float:
         """Wait for the others: they are equal."""
         dist.barrier()
@@ -105,6 +118,10 @@ class Alone:
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:  # noqa: ARG002
         """Do nothing."""
         return model
+
+    def over(self, late: bool) -> bool:
+        """End when it is late."""
+        return late
 
     def agree(self) -> float:
         """Do nothing."""

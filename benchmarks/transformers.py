@@ -17,7 +17,7 @@ Bars: the mean gap is at most 0.05, in both tables, for each method and number o
 4 peers, two rates, one seed, and no bar.
 
 ``small`` has 109k parameters, ``base`` 808k. The default is ``small`` with 500 steps for 4 and 8 peers and 200 for 16:
-about 70 minutes of one core in all, of which ``--carried-only``, the first table, takes about 35. ``base`` takes five
+60 to 80 minutes of one core in all, of which ``--carried-only``, the first table, takes half. ``base`` takes five
 times as long. Finished runs are kept in the cache, so it can be interrupted. The cache does not know that the code of
 a method changed: name another file then.
 """

@@ -43,7 +43,11 @@ def _cosine(progress: float) -> float:
 
 
 #: Factors of the rate, by the share of the run's samples that the swarm will have seen after the step.
-SCHEDULES: dict[str, Callable[[float], float]] = {"constant": lambda _: 1.0, "cosine": _cosine}
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda _: 1.0,
+    "warm-up": lambda progress: min(1.0, progress / _WARM_UP),
+    "cosine": _cosine,
+}
 
 
 class Learner:
