@@ -73,8 +73,8 @@ class Attachment:
         self._held = Held(setup.rank, model, optimizer)
         try:
             self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
-            # The moves of another optimizer mean something else, and its state cannot be handed over.
-            self.replica.lines.append(("optimizer", type(optimizer).__name__))
+            if policy.collective != "server":  # a centre adds up moves, whoever made them
+                self.replica.lines.append(("optimizer", type(optimizer).__name__))
             self.saving = Saving(setup, model, optimizer, self._method, self._also, reporter.directory, reporter.warn)
         except BaseException:
             self._held.release()

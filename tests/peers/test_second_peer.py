@@ -2,53 +2,55 @@
 
 from __future__ import annotations
 
-import os
-import traceback
-from collections.abc import Callable
+import subprocess
+import sys
 
 import pytest
-import torch
-from swarms import reserved_ports, swarm
-from torch import nn
+from swarms import LONGEST_PROCESS, clean_environment, reserved_ports
 
 import peers
 from gossip.errors import SettingsError
-from peers import Peer, PeerError
+from peers import PeerError
+
+#: A process of its own: a fork of the process that runs the tests would inherit the locks of its many threads.
+FORKING = """
+import os
+import torch, peers
+
+with peers.join() as peer:
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    peer.attach(model, optimizer)
+    for act in (optimizer.step, peer.consensus, peer.close):
+        child = os.fork()
+        if child == 0:
+            said = "no error"
+            try:
+                act()
+            except BaseException as error:
+                said = f"{type(error).__name__}: {error}"
+            os.write(1, f"{act.__name__}: {said}\\n".encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+    optimizer.step()
+    os.write(1, b"goes on\\n")
+"""
 
 
-def forked(act: Callable[[], object]) -> str:
-    """Return the error of an act in a forked process, or nothing if there was none."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        said = ""
-        try:
-            act()
-        except BaseException:  # noqa: BLE001 - the test looks at it
-            said = traceback.format_exc()
-        os.write(writing, said.encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as text:
-        found = text.read()
-    os.waitpid(child, 0)
-    return found
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_step_in_a_forked_process_is_refused() -> None:
-    def body(peer: Peer) -> list[str]:
-        model = nn.Linear(1, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        peer.attach(model, optimizer)
-        said = [forked(act) for act in (optimizer.step, peer.consensus, peer.close)]
-        optimizer.step()
-        return said
-
-    step, consensus, close = swarm(1, body)[0]
+    found = subprocess.run(
+        [sys.executable, "-c", FORKING],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_PROCESS,
+        check=True,
+    )
+    step, consensus, close, after = found.stdout.splitlines()
     assert "ForkedError: rank 0 is process" in step
     assert "ForkedError: rank 0 is process" in consensus
-    assert close == "", "a fork has nothing to end"
+    assert close == "close: no error", "a fork has nothing to end"
+    assert after == "goes on"
 
 
 def test_a_second_join_of_the_same_rank_is_refused_until_the_first_has_ended() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from swarms import LONGEST, swarm
+from swarms import LONGEST, patient, swarm
 from test_gradient_averaging import RATE, SIZE, STEPS, Point, problem
 from torch import nn
 
@@ -168,7 +168,7 @@ def test_lbfgs_gossips_once_a_step_and_the_replicas_agree_below_where_they_began
     def loss(at: torch.Tensor) -> float:
         return sum(float((a @ at - b).square().sum()) for a, b in map(problem, range(2)))
 
-    (steps, one), (_, other) = swarm(2, body, algorithm="sgp")
+    (steps, one), (_, other) = swarm(2, body, patient(), algorithm="sgp")
     assert steps == 10
     torch.testing.assert_close(one, other, rtol=2e-3, atol=2e-3)
     assert loss(one) < loss(torch.zeros(SIZE, dtype=torch.float64))
