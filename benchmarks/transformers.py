@@ -1,7 +1,8 @@
 """Whether gossip with AdamW trains a transformer as well as all-reduce, with all-reduce's own settings.
 
     python -m benchmarks.transformers [--quick] [--json] [--size small|base] [--peers 4 8 16]
-        [--algorithms sgp osgp ...] [--seeds 3] [--steps N] [--carried-only] [--jobs 2] [--cache FILE] [--no-runs]
+        [--algorithms sgp osgp ...] [--rates R ...] [--seeds 3] [--steps N] [--carried-only] [--jobs 2] [--cache FILE]
+        [--no-runs]
 
 A GPT learns the next character of Python sources (`benchmarks.gpt`, `benchmarks.python_text`): AdamW with betas 0.9 and
 0.99 and a weight decay of 0.1, gradients clipped to a norm of 1, a warm-up and then half a cosine down to a tenth of
@@ -75,7 +76,9 @@ class Trial:
         return base.but(optimizer="adamw", clip=1.0, schedule="cosine")
 
     def tuning(self) -> list[Run]:
-        """Return the runs that rates are chosen by, the longest first."""
+        """Return the runs that rates are chosen by, the longest first; none if there is one rate."""
+        if len(self.rates) == 1:
+            return []
         tuned = [BASELINE] if self.carried_only else [BASELINE, *self.algorithms]
         return [
             self.run(algorithm, peers, rate, seed)
@@ -121,6 +124,9 @@ def loss(outcome: Outcome) -> float:
 
 def tuned(trial: Trial, results: dict[Run, Outcome]) -> Tuned:
     """Return the rate with the lowest mean loss, for each method that was tried with several and number of peers."""
+    if len(trial.rates) == 1:
+        methods = (BASELINE, *trial.algorithms)
+        return Tuned(trial, {(algorithm, peers): trial.rates[0] for algorithm in methods for peers in trial.peers})
     means: dict[tuple[str, int], dict[float, float]] = defaultdict(dict)
     for run in trial.tuning():
         means[run.algorithm, run.peers][run.rate] = _mean(trial, results, run.algorithm, run.peers, run.rate)
@@ -169,17 +175,17 @@ def main(arguments: list[str] | None = None) -> bool:
             asked.size,
             asked.peers,
             asked.algorithms,
-            RATES[asked.size],
+            asked.rates or RATES[asked.size],
             range(SEEDS[0], SEEDS[0] + asked.seeds),
             asked.steps,
-            asked.carried_only,
+            asked.carried_only or len(asked.rates) == 1,
         )
     )
     cache = Cache(asked.cache)
     tuning = _filled(cache, trial.tuning(), asked, "rates")
     chosen = tuned(trial, tuning)
     results = {**tuning, **_filled(cache, chosen.all_runs(), asked, "seeds")}
-    parts, bars = [_rates(trial, tuning)], []
+    parts, bars = [_rates(trial, tuning)] if tuning else [], []
     for carried in (True,) if trial.carried_only else (True, False):
         text, more = _compared(chosen, results, carried)
         parts.append(text)
@@ -215,6 +221,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", choices=list(RATES), default="small", help="of the model (default: small)")
     parser.add_argument("--peers", type=int, nargs="+", default=list(STEPS), help="numbers of peers")
     parser.add_argument("--algorithms", nargs="+", default=list(ALGORITHMS), help="as `gossip launch` takes them")
+    parser.add_argument("--rates", type=float, nargs="+", default=[], help="instead of the four; one is not chosen")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many are reported (default: 3)")
     parser.add_argument("--steps", type=int, default=0, help="of each peer (default: by the number of peers)")
     parser.add_argument("--carried-only", action="store_true", help="only with all-reduce's rate")

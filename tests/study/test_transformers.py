@@ -66,6 +66,12 @@ def test_only_the_rate_that_is_carried_over(
     assert "own best rate" not in capsys.readouterr().out
 
 
+def test_a_single_rate_is_not_chosen(done: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not called(tmp_path, "--peers", "8", "--rates", "0.006")
+    assert {(run.rate, run.seed) for run in done} == {(0.006, seed) for seed in SEEDS}
+    assert "own best rate" not in capsys.readouterr().out
+
+
 def test_a_rate_that_diverges_is_never_the_best() -> None:
     trial = transformers.Trial("small", (4,), (), (0.1, 0.2), (0,), 1, carried_only=True)
     # With one of the seeds the higher rate is better, and with the other one it fails.
