@@ -112,7 +112,8 @@ class SwarmVariance(Method):
         self._put_back()
         n = peers()
         for group in self._optimizer.param_groups:
-            for parameters in _chunks(group["params"]):
+            # Without a memory v is g^2 itself, and there is nothing to estimate by.
+            for parameters in _chunks(group["params"]) if float(group["betas"][1]) else ():
                 self._prepare(parameters, group, n)
 
     def end(self) -> None:
@@ -130,7 +131,7 @@ class SwarmVariance(Method):
         ready: dict[int, list[int]] = {}
         for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
             history = self._histories.get(parameter)
-            if history is None or history.last.shape != gradient.shape:
+            if history is None or history.last.dtype != gradient.dtype:  # the optimizer may choose another precision
                 history = self._histories[parameter] = _History(gradient)
             history.seen += 1
             if history.seen > 2 and _SECOND in self._optimizer.state[parameter]:
@@ -158,7 +159,7 @@ class SwarmVariance(Method):
         peers: float,
     ) -> None:
         """Set second moments such that the optimizer's own update makes the swarm's of them."""
-        first, beta = betas
+        first, beta = map(float, betas)
         moments = [state[_SECOND] for state in states]
         own = torch._foreach_mul(moments, beta)
         torch._foreach_addcmul_(own, gradients, gradients, 1 - beta)

@@ -229,6 +229,15 @@ def test_nothing_becomes_infinite_or_nan(kind: torch.dtype, mixed: bool) -> None
         assert (trainer.parameter - before).abs().max() <= longest, step
 
 
+@pytest.mark.parametrize("make", [MAKERS["LAMB"], lambda p: torch.optim.AdamW(p, lr=0.01, betas=(0.9, 0.0))])
+def test_moments_of_another_precision_and_without_memory(make: Make) -> None:
+    """LAMB keeps moments of half precision in float32; with a second beta of 0 there is no mean to estimate by."""
+    trainer = Trainer(make, kind=torch.bfloat16)
+    for step in range(10):
+        trainer.step(noisy(step))
+        assert torch.isfinite(trainer.parameter).all()
+
+
 def test_a_state_continues_where_it_was() -> None:
     whole, first = Trainer(MAKERS["AdamW"]), Trainer(MAKERS["AdamW"])
     for step in range(20):

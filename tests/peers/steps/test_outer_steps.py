@@ -26,7 +26,7 @@ def bits(model: Point) -> bytes:
 
 
 def outer(n: int, steps: list[list[int]], mu: float, eta: float, momentum: float = 0.9) -> np.ndarray:
-    """Return z0 after rounds of so many steps of each peer."""
+    """Return z0 after rounds, each with a number of steps for each peer."""
     z0, u, v = np.zeros(SIZE), np.zeros(SIZE), np.zeros((n, SIZE))
     for counts in steps:
         z = np.tile(z0, (n, 1))
