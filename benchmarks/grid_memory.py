@@ -1,0 +1,91 @@
+"""A model that does not fit into the memory of one process trains on a grid of 2x2, and as well as without a limit.
+
+    python -m benchmarks.grid_memory [--quick] [--json]
+
+A wide network is trained with AdamW three times, on the same samples. *Whole, unlimited*: one process, its batch that
+of both replicas. *Whole, limited*: the same, but the process may allocate no more than a budget, which is less than its
+parameters, gradients and optimizer state take. *Grid, limited*: two replicas of two processes each (tensor parallel),
+each process with the same budget. Bars: the second fails, and the third's loss on held-out samples is at most 1.1 times
+the first's.
+
+FSDP2 is no way here: on the CPU its whole layers take as much memory for a while as they save.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.bars import Bar, command, finish, table
+
+__all__ = ["main"]
+
+_SCRIPT = Path(__file__).parent / "grid_memory_script.py"
+_PATIENCE = 1800.0
+#: Of the loss without a limit.
+_LOSS = 1.1
+#: Bytes of a parameter, its gradient and both moments of AdamW.
+_STATE = 16
+_BATCH = 32
+
+
+def main(*, quick: bool = False, as_json: bool = False) -> bool:
+    """Print the figures and return whether the bars hold."""
+    width, layers, samples = (1024, 24, 1280) if quick else (2048, 16, 5120)
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        shape = ["--width", str(width), "--layers", str(layers), "--samples", str(samples)]
+        alone = ["--algorithm", "sgp:variance=own"]
+        whole = _run(here / "whole", alone, [*shape, "--batch-size", str(2 * _BATCH)])
+        assert whole is not None, "without a limit it runs"
+        loss, parameters, steps = whole
+        state = parameters * _STATE / 2**20
+        budget = int(0.85 * state)
+        limited = _run(here / "limited", alone, [*shape, "--batch-size", str(2 * _BATCH), "--budget", str(budget)])
+        options = ["--grid", "2x2", "--algorithm", "sgp:variance=own", "--compress", "int8"]
+        grid = _run(here / "grid", options, [*shape, "--batch-size", str(_BATCH), "--budget", str(budget)])
+    rows = [
+        ["whole, unlimited", "any", f"{loss:.5f}", f"{steps:.0f}"],
+        ["whole, limited", f"{budget} MiB", *_outcome(limited)],
+        ["grid of 2x2, limited", f"{budget} MiB a process", *_outcome(grid)],
+    ]
+    text = f"memory: {parameters:.0f} parameters; with gradients and moments {state:.0f} MiB\n"
+    text += table(["", "may allocate", "held-out loss", "steps"], rows)
+    bars = [
+        Bar("whole, limited: runs that ended well", float(limited is not None), "<=", 0),
+        Bar(
+            "grid, limited: loss over that without a limit",
+            float("nan") if grid is None else grid[0] / loss,
+            "<=",
+            _LOSS,
+        ),
+    ]
+    figures = {"parameters": parameters, "budget_mib": budget, "whole": whole, "limited": limited, "grid": grid}
+    return finish(text, figures, bars, as_json=as_json)
+
+
+def _run(folder: Path, options: list[str], arguments: list[str]) -> tuple[float, float, float] | None:
+    """Return the loss, the parameters of the replica and the steps of rank 0; None if the run failed."""
+    folder.mkdir()
+    result = folder / "result.txt"
+    launch = [sys.executable, "-m", "launch.cli", "launch", "--quiet", "--run-dir", str(folder / "run"), *options]
+    done = subprocess.run(
+        [*launch, str(_SCRIPT), *arguments, "--result", str(result)],
+        timeout=_PATIENCE,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode or not result.exists():
+        return None
+    loss, parameters, steps = map(float, result.read_text().split())
+    return loss, parameters, steps
+
+
+def _outcome(found: tuple[float, float, float] | None) -> list[str]:
+    return ["out of memory", "-"] if found is None else [f"{found[0]:.5f}", f"{found[2]:.0f}"]
+
+
+if __name__ == "__main__":
+    sys.exit(command(main, __doc__))
