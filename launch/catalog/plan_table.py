@@ -21,9 +21,9 @@ __all__ = ["plan_json", "print_plan", "print_plan_json"]
 
 _FIGURES = ("sent inside", "sent across", "messages", "computing", "time inside", "time across", "step", "memory")
 _LEGEND = (
-    "grid: rows of a crew x replicas. Figures are those of one process and step. inside: within the crew; across: to "
-    "other replicas; messages: those that follow one another; step: computing and both times, where the exchange across "
-    "may run while the next step computes; memory: without what torch and Python take themselves."
+    "grid: rows of a crew x replicas. Figures are those of one process and step. inside: within the crew; across: "
+    "to other replicas; messages: those that follow one another; step: computing and both times, where the exchange "
+    "across may run while the next step computes; memory: without what torch and Python take themselves."
 )
 
 

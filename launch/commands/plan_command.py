@@ -81,7 +81,7 @@ def _add_training(group: argparse._ArgumentGroup) -> None:
         "--kinds",
         type=_kinds,
         metavar="LIST",
-        help="kinds inside crews: fsdp,tensor,mixed,domain (default: all of these); 1.5d and 1.5d-mixed are the paper's",
+        help="kinds inside crews: fsdp,tensor,mixed,domain (default: all); 1.5d and 1.5d-mixed are the paper's",
     )
 
 
@@ -101,9 +101,8 @@ def run(args: argparse.Namespace) -> int:
     from peers import plan
     from peers.planner.script_models import model_of
 
-    chosen = {
-        name: getattr(args, name) for name in ("inside", "inside_latency", "between", "latency", "flops", "kinds")
-    }
+    names = ("inside", "inside_latency", "between", "latency", "flops", "kinds")
+    chosen = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     with waiting("planning"):
         found = plan(
             model_of(args.model),
