@@ -53,8 +53,8 @@ def choose(
         for kind in (("data",) if grid.rows == 1 else [kind for kind in kinds if kind != "data"])
     )
     fitting = [split for split in splits if split.fits]
-    # Among equals the first: the one with the fewest rows.
-    best = min(fitting, key=lambda split: split.step, default=None)
+    # Steps are often equal, because a slow exchange across hides the rest. Then the least traffic and fewest rows win.
+    best = min(fitting, key=_rank, default=None)
     return Choice(job, machine, splits, best, _why(best, splits))
 
 
@@ -68,6 +68,11 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
+def _rank(split: Prediction) -> tuple[float, float]:
+    """Return what splits are compared by. Differences by rounding do not count."""
+    return float(f"{split.step:.6g}"), float(f"{split.communication:.6g}")
+
+
 def _why(best: Prediction | None, splits: Sequence[Prediction]) -> str:
     data = splits[0]
     if best is None:
@@ -77,7 +82,7 @@ def _why(best: Prediction | None, splits: Sequence[Prediction]) -> str:
         others = [split for split in splits[1:] if split.fits]
         if not others:
             return f"{start}: no split of a replica fits." if len(splits) > 1 else f"{start}: there is one process."
-        rival = min(others, key=lambda split: split.step)
+        rival = min(others, key=_rank)
         return f"{start}: {rival}, the next best, takes {seconds_text(rival.step)}{_more(rival, best)}."
     if not data.fits:
         return f"{start}: {data} {_verb(data.reason)}."

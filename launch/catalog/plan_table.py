@@ -170,4 +170,4 @@ def _size(volume: Volume) -> str:
 
 
 def _mebibytes(size: float) -> str:
-    return f"{size / 2**30:.3g} GiB" if size >= 2**30 else f"{size / 2**20:.3g} MiB"
+    return f"{size / 2**30:.3g} GiB" if size >= 2**30 else f"{size / 2**20:.4g} MiB"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from gossip.costs.choosing_splits import Choice
+from gossip.costs.choosing_splits import Choice, seconds_text
 from gossip.costs.predictions import Prediction
 
 __all__ = ["figure"]
@@ -59,7 +59,10 @@ def _draw(axes: Axes, choice: Choice, what: str) -> None:
     axes.set_xticks(rows, [f"{n}x{choice.machine.processes // n}" for n in rows], fontsize=8)
     if any(_value(split, what) > 0 for split in splits):
         axes.set_yscale("log")
-    axes.set(xlabel="grid: rows of a crew x replicas", ylabel=f"seconds of {'a step' if what == 'step' else what}")
+        for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            which(FuncFormatter(lambda value, _: seconds_text(value)))
+        axes.tick_params(which="both", axis="y", labelsize=8)
+    axes.set(xlabel="grid: rows of a crew x replicas", ylabel=f"time of {'a step' if what == 'step' else what}")
     axes.grid(alpha=0.3)
     if axes.lines:
         axes.legend(fontsize=8)

@@ -98,7 +98,8 @@ def plan(
     near = LinkSpeed(_number(inside, parse_rate), _number(inside_latency, parse_latency))
     far = LinkSpeed(_number(between, parse_rate), _number(latency, parse_latency))
     machine = Machine(tuple(hosts), near, far)
-    pace, source = Pace.of_flops(work, _number(flops, parse_flops)), "by its multiply-adds of a sample"
+    speed = _number(flops, parse_flops)
+    pace, source = Pace.of_flops(work, speed), f"at {speed / 1e9:g} Gflop/s"
     if measure:
         sides = sides or InputShape([layers[0].inputs])
         pace = measure_pace(model, sides, max(1, batch // machine.processes), max(machine.hosts))
@@ -149,8 +150,8 @@ def _sources(machine: Machine, pace: Pace, source: str, work: float, algorithm: 
     links = f"{_link(machine.inside)} for each process inside a host"
     if len(slots) > 1:
         links += f"; {_link(machine.between)} for each host to the others"
-    fixed = f", and {pace.fixed * 1e3:.3g} ms a step" if pace.fixed else ""
-    computing = f"{pace.each * 1e3:.3g} ms a sample{fixed} for the whole model, {source} ({work / 1e6:.3g} million)"
+    fixed = f" and {seconds_text(pace.fixed)} a step" if pace.fixed else ""
+    computing = f"{seconds_text(pace.each)} a sample{fixed} for the whole model ({work:.3g} multiply-adds), {source}"
     return (f"{hosts}, {sum(slots)} processes: {links}", f"computing: {computing}", f"across replicas: {algorithm}")
 
 
