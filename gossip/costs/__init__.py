@@ -5,7 +5,7 @@ and ``gossip plan`` shows the predictions. Decision 45 has the assumptions, and 
 Jin, Keutzer, Buluc: Integrated Model, Batch and Domain Parallelism, arXiv:1712.04432).
 """
 
-from gossip.costs.choosing_splits import Choice, choose
+from gossip.costs.choosing_splits import SplitChoice, choose
 from gossip.costs.exchange_across import Across
 from gossip.costs.inner_kinds import KINDS, PAPER_KINDS
 from gossip.costs.layers import ImageShape, Layer
@@ -17,7 +17,6 @@ __all__ = [
     "KINDS",
     "PAPER_KINDS",
     "Across",
-    "Choice",
     "ImageShape",
     "Job",
     "Layer",
@@ -27,6 +26,7 @@ __all__ = [
     "MemoryNeed",
     "Pace",
     "Prediction",
+    "SplitChoice",
     "Volume",
     "choose",
     "predict",

@@ -12,11 +12,11 @@ from gossip.errors import SettingsError
 from gossip.grids import Grid
 from topologies.schedule import Schedule
 
-__all__ = ["Choice", "choose", "seconds_text"]
+__all__ = ["SplitChoice", "choose", "seconds_text"]
 
 
 @dataclass(frozen=True)
-class Choice:
+class SplitChoice:
     """The predictions for all splits, fewest rows first, and the best of them."""
 
     job: Job
@@ -36,7 +36,7 @@ def choose(
     schedule: Callable[[int], Schedule] | None = None,
     memory: float | None = None,
     spanning: bool = False,
-) -> Choice:
+) -> SplitChoice:
     """Predict every split of the machine's processes, and choose the one with the shortest step.
 
     Args:
@@ -55,7 +55,7 @@ def choose(
     fitting = [split for split in splits if split.fits]
     # Steps are often equal, because a slow exchange across hides the rest. Then the least traffic and fewest rows win.
     best = min(fitting, key=_rank, default=None)
-    return Choice(job, machine, splits, best, _why(best, splits))
+    return SplitChoice(job, machine, splits, best, _why(best, splits))
 
 
 def seconds_text(seconds: float) -> str:

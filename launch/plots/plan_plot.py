@@ -6,13 +6,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from gossip.costs.choosing_splits import Choice, seconds_text
+from gossip.costs.choosing_splits import SplitChoice, seconds_text
 from gossip.costs.predictions import Prediction
 
 __all__ = ["figure"]
 
 
-def figure(choice: Choice) -> Figure:
+def figure(choice: SplitChoice) -> Figure:
     """Draw the seconds of communication, and those of a step, over P_r: a line for each kind, the best marked."""
     picture = Figure(figsize=(11, 4.8), dpi=110)
     panels = picture.subplots(1, 2)
@@ -25,7 +25,7 @@ def figure(choice: Choice) -> Figure:
     return picture
 
 
-def _draw(axes: Axes, choice: Choice, what: str) -> None:
+def _draw(axes: Axes, choice: SplitChoice, what: str) -> None:
     splits = [split for split in choice.splits if split.memory is not None]
     rows = sorted({split.grid.rows for split in choice.splits})
     kinds = list(dict.fromkeys(split.kind for split in splits if split.kind != "data"))

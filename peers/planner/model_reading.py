@@ -65,7 +65,7 @@ def read_layers(model: nn.Module, shape: InputShape | None = None) -> tuple[Laye
         bare = copy.deepcopy(model).to("meta")
     except NotImplementedError as error:  # parameters that cannot be copied without their values
         raise SettingsError(f"model {type(model).__name__} cannot be read: {error}") from error
-    reader = _Reader(bare)
+    reader = _Reader(bare, model)
     try:
         with torch.no_grad():
             bare.train()(example_batch(shape, _SAMPLES, "meta"))
@@ -98,16 +98,19 @@ def _guessed(model: nn.Module) -> InputShape:
 
 
 class _Reader:
-    """Hooks on all modules that compute something themselves."""
+    """Hooks on all modules that compute something themselves.
 
-    def __init__(self, model: nn.Module) -> None:
+    Parameters are those of the model itself: a copy without values has shared weights twice.
+    """
+
+    def __init__(self, bare: nn.Module, model: nn.Module) -> None:
         self._model = model
         self._seen: set[int] = set()
         self._layers: list[Layer] = []
-        for name, module in model.named_modules():
-            leaf = next(module.children(), None) is None
-            if leaf or next(module.parameters(recurse=False), None) is not None:
-                module.register_forward_hook(self._hook(name))
+        for name, module in bare.named_modules():
+            own = list(model.get_submodule(name).parameters(recurse=False))
+            if own or next(module.children(), None) is None:
+                module.register_forward_hook(self._hook(name, own))
 
     def finished(self) -> list[Layer]:
         """Return all layers; what no hook has seen is one more."""
@@ -115,15 +118,15 @@ class _Reader:
         rest = [Layer("(others)", "other", weights=left, work=float(left))] if left else []
         layers = self._layers + rest
         if not any(layer.weights for layer in layers):
-            raise SettingsError(f"model {type(self._model).__name__} has no parameters to train")
+            raise SettingsError(f"{type(self._model).__name__} has no parameters to train: name a model that has some")
         return layers
 
-    def _hook(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
+    def _hook(self, name: str, own: Sequence[Tensor]) -> Callable[[nn.Module, Any, Any], None]:
         def look(module: nn.Module, given: Any, returned: Any) -> None:
             first = given[0] if given else None
             out = returned[0] if isinstance(returned, tuple) else returned
             if isinstance(first, Tensor) and isinstance(out, Tensor):
-                new = [one for one in module.parameters(recurse=False) if id(one) not in self._seen]
+                new = [one for one in own if id(one) not in self._seen]
                 self._seen |= {id(one) for one in new}
                 self._layers.append(_layer(name or type(module).__name__, module, first, out, new))
 

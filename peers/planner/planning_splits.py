@@ -10,7 +10,7 @@ from torch import nn
 
 import topologies
 from gossip import codecs, policies
-from gossip.costs.choosing_splits import Choice, choose, seconds_text
+from gossip.costs.choosing_splits import SplitChoice, choose, seconds_text
 from gossip.costs.exchange_across import Across
 from gossip.costs.inner_kinds import KINDS
 from gossip.costs.machine import LinkSpeed, Machine, Pace
@@ -35,7 +35,7 @@ _SHARD = 1 << 18
 class GridPlan:
     """A choice, and where its figures come from."""
 
-    choice: Choice
+    choice: SplitChoice
     shape: InputShape | None
     #: What was assumed, measured or given, in words: a line each.
     sources: tuple[str, ...]
@@ -126,7 +126,7 @@ def _number(value: str | float, parse: Any) -> float:
 def _across(policy: Policy, share: float, compress: str) -> Across:
     """Return how replicas exchange under an algorithm."""
     if policy.collective and not policy.averages_gradients:
-        raise SettingsError(f"algorithm {policy.name} cannot be planned: choose a gossip algorithm or allreduce")
+        raise SettingsError(f"{policy.name} cannot be planned: choose a gossip algorithm, such as osgp, or allreduce")
     if compress == "auto":
         raise SettingsError(f"compress {compress} follows the link in a run; to plan, name a codec, such as int8")
     codec = codecs.parse(compress).size(_SHARD) / (4 * _SHARD)

@@ -262,7 +262,7 @@ def test_equal_steps_are_decided_by_the_traffic() -> None:
 
 def test_misuse_is_refused() -> None:
     job = gossiped(PAIR, 64)
-    with pytest.raises(SettingsError, match="kind must be one of data, fsdp.*not 'magic'"):
+    with pytest.raises(SettingsError, match=r"kind must be one of data, fsdp.*not 'magic'"):
         one(job, flat(4), "2x2", "magic")
     with pytest.raises(SettingsError, match="grid 2x4 has 8 processes, but the hosts have 4 slots"):
         one(job, flat(4), "2x4", "tensor")
