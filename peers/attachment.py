@@ -12,6 +12,7 @@ from gossip.exchange.coding import gamma_notice
 from gossip.net.transport import Transport
 from gossip.presets import Preset
 from peers.checkpoints.saving import Restored, Saving, Stateful
+from peers.crew.crew import Crew
 from peers.endings import AFTERWARDS
 from peers.methods.choosing import fit
 from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
@@ -39,6 +40,7 @@ class Attachment:
     def __init__(
         self,
         setup: Setup,
+        crew: Crew,
         preset: Preset,
         transport: Transport,
         cards: Mapping[int, Card],
@@ -51,7 +53,8 @@ class Attachment:
         """Make the model a replica, bring its checkpoint back if asked to, and start the gossip thread.
 
         Args:
-            setup: who this peer is, and how it gossips.
+            setup: who this peer is in the swarm of its row, and how it gossips.
+            crew: the processes that hold the replica.
             preset: the settings for the network.
             transport: bound, connected to nobody.
             cards: where everybody is, by rank.
@@ -65,6 +68,7 @@ class Attachment:
         check_model(model)
         optimizer = plain_optimizer(optimizer)
         self._process = OwnProcess(setup.rank)
+        self._crew = crew
         self._averages = policy.averages_gradients
         check_trained(model, optimizer, reporter.warn, averages=self._averages)
         check_stateful(also)
@@ -72,10 +76,14 @@ class Attachment:
         self._reporter, self._set_step = reporter, set_step
         self._held = Held(setup.rank, model, optimizer)
         try:
-            self.replica, self._method = fit(policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress)
+            self.replica, self._method = fit(
+                policy, model, optimizer, preset.shard_bytes, setup.share, setup.compress, crew
+            )
             if policy.collective != "server":  # a centre adds up moves, whoever made them
                 self.replica.lines.append(("optimizer", type(optimizer).__name__))
-            self.saving = Saving(setup, model, optimizer, self._method, self._also, reporter.directory, reporter.warn)
+            self.saving = Saving(
+                setup, crew, model, optimizer, self._method, self._also, reporter.directory, reporter.warn
+            )
         except BaseException:
             self._held.release()
             raise
@@ -137,7 +145,8 @@ class Attachment:
             after_step: is called after each step of the optimizer from then on, before the exchange.
         """
         expect_steps(self._optimizer)
-        self.session.gather(self._restored is not None)
+        self._crew.together(lambda: self.session.gather(self._restored is not None))
+        self.replica.unite()
         if names := self.not_finite():
             raise SettingsError(
                 f"{names[0]} of the model holds NaN or infinity before the first step: begin with other values, or "

@@ -6,6 +6,7 @@ import atexit
 
 from gossip.net.transport import Transport
 from peers.attachment import Attachment
+from peers.crew.crew import Crew
 from peers.endings import ending_of, is_workers_death
 from peers.own_process import OwnProcess
 from peers.reporting.metrics import Metrics
@@ -26,6 +27,7 @@ class Closing:
 
     def __init__(
         self,
+        crew: Crew,
         transport: Transport,
         stop: StopRequest,
         boundary: Boundary,
@@ -36,6 +38,7 @@ class Closing:
         """Prepare.
 
         Args:
+            crew: the processes that hold the replica; it ends with the peer.
             transport: of the peer; the attachment's own once there is one.
             stop: the request to stop.
             boundary: injects faults.
@@ -43,7 +46,7 @@ class Closing:
             meter: knows the age of the peer.
             metrics: is served until the end.
         """
-        self._transport = transport
+        self._crew, self._transport = crew, transport
         self._stop, self._boundary, self._reporter, self._meter = stop, boundary, reporter, meter
         self._metrics = metrics
         self._attachment: Attachment | None = None
@@ -127,6 +130,7 @@ class Closing:
                 self._training.close()
             # Of the time that is left, the other half is for the checkpoint and the summary.
             attachment.close(_FLUSH, at_most=self._stop.seconds_left / 2)
+        self._crew.close()
         if self._metrics is not None:
             self._metrics.close()
         self._boundary.close(finished=how == "finished")

@@ -37,7 +37,9 @@ def evaluate_both(
         agree(lambda: agreed.extend(replica.values()))
         if agreed:
             replica.restore(agreed)
+            replica.unite()
         return Evaluation(own, function())
     finally:
         if not keep_average:
             replica.restore(kept)
+            replica.unite()

@@ -20,6 +20,8 @@ from gossip.faults import parse_faults, parse_stragglers
 from gossip.keys import KeyPair
 from gossip.net.routes import route_to
 from gossip.net.zmq_transport import ZmqTransport, new_keys
+from peers.crew.crew import Crew
+from peers.crew.forming import CrewStore, form
 from peers.device import device_of
 from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
@@ -92,7 +94,11 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     try:
         metrics = Metrics(setup) if setup.metrics_port >= 0 else None
         public = None if setup.keys is None else setup.keys.public
-        card = Card(setup.rank, transport.endpoint, public)
+        # The lead row of a crew says in its card where the others find it.
+        leads = setup.shape.rows > 1 and setup.rank % setup.shape.rows == 0 and not _has_its_own_torchrun(setup)
+        reached_at = transport.endpoint.host if setup.crews_across_hosts else ""
+        store = CrewStore(reached_at, setup.inner_timeout) if leads else None
+        card = Card(setup.rank, transport.endpoint, public, None if store is None else store.endpoint)
         cards = table.exchange(card)
         if channel is not None and setup.contacts:
             channel.send(card=card.encode())  # for the launcher, should it start this peer again
@@ -104,8 +110,11 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         for key, looks_only in ((setup.join_key, False), (setup.watch_key, True)):
             if key:
                 transport.admit(key.encode(), looks_only=looks_only)
+        crew = _crew(setup, cards, store)
+        swarm = setup.of_row()
+        cards = _of_row(cards, crew)
         places = [other.endpoint for other in cards.values()] + [Endpoint.parse(contact) for contact in setup.contacts]
-        preset = presets.preset(setup.preset or _suitable(places), setup.run)
+        preset = presets.preset(setup.preset or _suitable(places), swarm.run)
     except BaseException:
         transport.close()
         if metrics is not None:
@@ -145,9 +154,55 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         elapsed=setup.elapsed,
         killed=setup.killed,
     )
-    peer = Peer(setup, preset, disturbance, cards, boundary=boundary, records=records, channel=channel, metrics=metrics)
+    peer = Peer(
+        setup,
+        preset,
+        disturbance,
+        cards,
+        boundary=boundary,
+        records=records,
+        channel=channel,
+        metrics=metrics,
+        crew=crew,
+    )
     _peers.add(peer)
     return peer
+
+
+def _has_its_own_torchrun(setup: Setup) -> bool:
+    """Whether torchrun was started for this replica alone, and so has a store for its rows."""
+    return bool(setup.hosts) and "MASTER_ADDR" in setup.environment
+
+
+def _crew(setup: Setup, cards: Mapping[int, Card], store: CrewStore | None) -> Crew:
+    """Return the crew of this process, once all its rows have come."""
+    rows = setup.shape.rows
+    lead = cards.get(setup.rank - setup.rank % rows)
+    hosts = sorted({card.endpoint.host for rank, card in cards.items() if rank // rows == setup.rank // rows})
+    if len(hosts) > 1 and not setup.crews_across_hosts:
+        raise SettingsError(
+            f"grid={setup.grid}: the rows of replica {setup.rank // rows} are on several hosts, {', '.join(hosts)}, "
+            f"and torch does not encrypt what they send each other. Give each host a multiple of {rows} slots, or "
+            "permit it by name: crews_across_hosts (--crews-across-hosts)"
+        )
+    return form(
+        setup.shape,
+        setup.rank,
+        device_of(setup),
+        setup.inner_timeout,
+        own=store,
+        meeting=None if lead is None else lead.crew,
+        life=setup.life,
+        environment=setup.environment,
+    )
+
+
+def _of_row(cards: Mapping[int, Card], crew: Crew) -> dict[int, Card]:
+    """Return the cards of the swarm of this row, by replica."""
+    if crew.alone:
+        return dict(cards)
+    rows = crew.rows
+    return {rank // rows: replace(card, rank=rank // rows) for rank, card in cards.items() if rank % rows == crew.row}
 
 
 #: The peers of this process, and of those that it was forked from.

@@ -14,11 +14,13 @@ from gossip.presets import Preset
 from peers.attachment import Attachment
 from peers.checkpoints.saving import Stateful
 from peers.closing import Closing
+from peers.crew.crew import Crew
 from peers.data.data_watch import DataComparison
 from peers.data.dataset_checks import counted
 from peers.data.loops import DataLoops
 from peers.data.once_through import OnceThrough
 from peers.data.sampler import PeerSampler
+from peers.data.split import Split
 from peers.device import device_of
 from peers.evaluation import Evaluation
 from peers.own_process import OwnProcess
@@ -54,9 +56,12 @@ class Peer:
         records: Records,
         channel: Channel | None = None,
         metrics: Metrics | None = None,
+        crew: Crew | None = None,
     ) -> None:
         """See `peers.join`."""
         self._setup, self._preset = setup, preset
+        #: The settings of the swarm of this process's row.
+        self._swarm = swarm = setup.of_row()
         self._transport, self._cards = transport, cards
         self._records = records
         self._boundary, self._metrics = boundary, metrics
@@ -65,16 +70,18 @@ class Peer:
         self._stop = StopRequest(setup.stop_within)
         #: Where the model belongs: move it there before `attach`.
         self.device = device_of(setup)
+        #: The processes that hold this replica: without a grid, this one alone.
+        self.crew = crew = crew or Crew(setup.shape, setup.rank, self.device, setup.inner_timeout)
         #: Steps of the optimizer so far, those before a checkpoint included.
         self.step = 0
         self._attachment: Attachment | None = None
         self._training: Training | None = None
         self._reporter = Reporter(setup, records, channel, self._figures)
         again = setup.resume or setup.incarnation > 0
-        self._data = DataComparison(setup.rank, self._reporter.warn, again=again)
-        self._loops = DataLoops(setup, self.device, lambda: self.view, self._data.news, self._reporter.warn)
+        self._data = DataComparison(swarm.rank, self._reporter.warn, again=again)
+        self._loops = DataLoops(swarm, crew, self.device, lambda: self.view, self._data.news, self._reporter.warn)
         self._meter = StepMeter()
-        self._closing = Closing(transport, self._stop, boundary, self._reporter, self._meter, metrics)
+        self._closing = Closing(crew, transport, self._stop, boundary, self._reporter, self._meter, metrics)
         if metrics is not None:
             metrics.show(self._figures)
 
@@ -99,19 +106,29 @@ class Peer:
 
     @property
     def rank(self) -> int:
-        """The name of this peer: a number from 0 on."""
+        """The number of this process, from 0 on: with a grid, that of its replica times the rows, plus its row."""
         return self._setup.rank
 
     @property
+    def replica(self) -> int:
+        """The number of the replica that this process holds, or holds a part of: without a grid, the rank."""
+        return self.crew.replica
+
+    @property
+    def row(self) -> int:
+        """The number of this process in its crew: 0 without a grid."""
+        return self.crew.row
+
+    @property
     def world_size(self) -> int:
-        """How many peers the swarm started with."""
+        """How many processes the run started with."""
         return self._setup.world_size
 
     @property
     def view(self) -> tuple[int, ...]:
-        """The ranks that this peer believes to be there, itself included."""
+        """The replicas that this peer believes to be there, its own included; without a grid, these are ranks."""
         if self._attachment is None:
-            return tuple(sorted({*self._cards, self.rank}))
+            return tuple(sorted({*self._cards, self._swarm.rank}))
         return tuple(self._attachment.session.status().members)
 
     @property
@@ -149,16 +166,17 @@ class Peer:
             raise PeerError(f"rank {self.rank} has a model attached already: a peer has one replica")
         if self._closing.over:
             raise PeerError(f"rank {self.rank} has ended: attach the model inside of the peer's with statement")
-        setup, preset, transport, cards = self._setup, self._preset, self._transport, self._cards
+        swarm, preset, transport, cards = self._swarm, self._preset, self._transport, self._cards
         with self._stop.put_off():  # a gossip thread that nobody knows of could not be ended
             self._attachment = attachment = Attachment(
-                setup, preset, transport, cards, model, optimizer, also or {}, self._reporter, self._set_step
+                swarm, self.crew, preset, transport, cards, model, optimizer, also or {}, self._reporter, self._set_step
             )
             self._closing.attached(attachment)
         attachment.start(lambda: self._trained().after_step())
         self._data.begin(model, attachment.session.bulletin, alone=len(self.view) == 1)
         self._training = Training(
             self.rank,
+            self.crew,
             attachment,
             self._stop,
             self._loops,
@@ -173,7 +191,7 @@ class Peer:
         self._stop.patient = True
         self._closing.trains(self._training)
         self._reporter.report(state="training")
-        if not self._launched and self.world_size > 1 and self.rank == min(self.view):
+        if not self._launched and self._swarm.world_size > 1 and self.replica == min(self.view) and not self.row:
             self._reporter.formed(transport.endpoint, len(self.view))
 
     @property
@@ -200,7 +218,14 @@ class Peer:
     # Data
 
     def batches(
-        self, dataset: Any, batch_size: int, epochs: int, *, drop_last: bool = False, **loader: Any
+        self,
+        dataset: Any,
+        batch_size: int,
+        epochs: int,
+        *,
+        drop_last: bool = False,
+        split: str = "none",
+        **loader: Any,
     ) -> Iterator[Any]:
         """Yield batches, on the peer's device, until the swarm as a whole has gone through the epochs.
 
@@ -212,11 +237,15 @@ class Peer:
             batch_size: samples in a batch.
             epochs: how often the swarm goes through the data set.
             drop_last: leave out the last batch of an epoch when it is not full.
+            split: what each row of a crew gets of a batch: "none", all of it; "batch", a part of its samples; "rows", a
+                part of the rows of its images. Without a grid there is nothing to split.
             loader: options of `torch.utils.data.DataLoader`: ``num_workers``, ``pin_memory``, ``collate_fn`` and so on.
         """
         self._attached()
         counted(dataset, batch_size, epochs, drop_last, loader)  # an error shows here, not where the loop begins
-        return OnceThrough(self._batches(dataset, batch_size, epochs, {"drop_last": drop_last, **loader}))
+        Split(split, self.crew, batch_size)
+        options = {"drop_last": drop_last, "split": split, **loader}
+        return OnceThrough(self._batches(dataset, batch_size, epochs, options))
 
     def _batches(self, dataset: Any, batch_size: int, epochs: int, options: dict[str, Any]) -> Iterator[Any]:
         self._attached().next_pass.now()
@@ -230,7 +259,7 @@ class Peer:
 
     def sampler(self, dataset: Any, *, shuffle: bool = True) -> PeerSampler:
         """Return a sampler of this peer's part of the data, for a ``DataLoader`` that the script makes itself."""
-        sampler = PeerSampler(dataset, self.rank, self.world_size, self._setup.seed, shuffle=shuffle)
+        sampler = PeerSampler(dataset, self._swarm.rank, self._swarm.world_size, self._setup.seed, shuffle=shuffle)
         self._data.sampled(dataset)
         return sampler
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from gossip.errors import SettingsError
+from gossip.grids import Grid
 from gossip.keys import KeyPair
 from gossip.settings import ALGORITHM
 from gossip.shares import check_share
@@ -37,6 +38,12 @@ class Setup:
     #: A number drawn when the process starts, where nobody counts the lives of a rank; later processes draw higher
     #: ones. Without it a peer that is started again at once could not be told from the one that was killed.
     birth: int = 0
+    #: The grid of the run, as in 2x4: the rows of a replica and the number of replicas; empty: a replica each.
+    grid: str = ""
+    #: Seconds after which a replica gives up a row of its own that does not answer.
+    inner_timeout: float = 60.0
+    #: Let a replica have rows on several machines, whose messages to each other are not encrypted.
+    crews_across_hosts: bool = False
     #: The name of the run; peers of different runs ignore each other.
     run: str = "run"
     #: As on the command line, NAME[:k=v,...]; an empty topology: one that suits the algorithm.
@@ -123,6 +130,12 @@ class Setup:
         check_share(self.share)
         if not 0 < self.start_timeout < math.inf:
             raise SettingsError(f"start_timeout must be a number of seconds above 0, not {self.start_timeout}")
+        if not 0 < self.inner_timeout < math.inf:
+            raise SettingsError(f"inner_timeout must be a number of seconds above 0, not {self.inner_timeout}")
+        if self.grid and Grid.parse(self.grid).size != self.world_size and not self.incarnation:
+            raise SettingsError(
+                f"grid={self.grid} has {Grid.parse(self.grid).size} processes, but the run has {self.world_size}"
+            )
         if not self.stop_within >= 0:
             raise SettingsError(f"stop_within must be 0 seconds or more, not {self.stop_within}")
         if self.checkpoint_every < 0 or self.checkpoint_keep < 1:
@@ -147,6 +160,20 @@ class Setup:
     def life(self) -> int:
         """The incarnation in which this peer begins: a number that no former process of its rank has had."""
         return self.incarnation or self.birth
+
+    @property
+    def shape(self) -> Grid:
+        """The grid; without one, each process has a replica."""
+        return Grid.parse(self.grid) if self.grid else Grid(1, max(self.world_size, self.rank + 1))
+
+    def of_row(self) -> Setup:
+        """Return the settings of the swarm that this process gossips in: that of its row, with a rank per replica."""
+        shape = self.shape
+        if shape.rows == 1:
+            return self
+        replica, row = divmod(self.rank, shape.rows)
+        run = f"{self.run[:48]}/{shape.rows}x/{row}"
+        return replace(self, rank=replica, world_size=shape.replicas, run=run, grid="", hosts=(), public_keys=())
 
     def changed(self, **arguments: Any) -> Setup:
         """Return the setup with the user's arguments; None keeps a setting as it is."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from peers.attachment import Attachment
+from peers.crew.crew import Crew
 from peers.data.data_watch import DataComparison
 from peers.data.loops import DataLoops
 from peers.endings import NOTHING_DONE, divergence, idle, no_consensus, no_step, over_before
@@ -29,6 +30,7 @@ class Training:
     def __init__(
         self,
         rank: int,
+        crew: Crew,
         attachment: Attachment,
         stop: StopRequest,
         loops: DataLoops,
@@ -43,6 +45,7 @@ class Training:
 
         Args:
             rank: of the peer.
+            crew: the processes that hold the replica.
             attachment: the model.
             stop: the request to stop, which may come at any moment.
             loops: over data.
@@ -54,6 +57,7 @@ class Training:
             count_step: counts one more.
         """
         self._rank = rank
+        self._crew = crew
         self._attachment = attachment
         self._stop, self._loops, self._data = stop, loops, data
         self._boundary, self._reporter, self._meter = boundary, reporter, meter
@@ -67,6 +71,8 @@ class Training:
         self._batches = 0
         #: Whether the script has been told that training diverged.
         self._told = False
+        #: Whether the crew has agreed to stop, because one of its rows was asked to.
+        self._crew_stops = False
 
     # Steps
 
@@ -83,23 +89,32 @@ class Training:
             self._diverged_at = self._step()
         took = self._meter.finish(waited, driver.bytes_sent, driver.bytes_received, self._loops.samples)
         self._reporter.step_finished(weight=attachment.session.weight, **took)
+        self._crew_stops = self._crew.any(self._stop.asked)
+        if self._crew_stops:
+            self._stop.follow()
         attachment.saving.step_is_over(self._step())
         self._data.step_over()
         if not self._loops.any_running:
             self._settle_later()
 
+    @property
+    def _asked(self) -> bool:
+        """Whether to stop. The rows of a crew stop after the same step, when all know of it."""
+        return self._stop.asked if self._crew.alone else self._crew_stops
+
     def _settle_later(self) -> None:
         """Save and stop if that is due, once the script is through with the step that the optimizer has just made."""
         attachment = self._attachment
-        saving, asked = attachment.saving, self._stop.asked
+        saving, asked = attachment.saving, self._asked
         if asked:
             saving.last_is_due(self._step())
         if saving.begin_if_due(attachment.session.status(), self._loops.begun) or asked:
             attachment.next_pass.expect(self._settle_now)
 
     def _settle_now(self) -> None:
-        self._attachment.saving.finish(last=self._stop.asked)
-        self._stop.now()
+        self._attachment.saving.finish(last=self._asked)
+        if self._asked:
+            self._stop.now()
 
     def settle(self, stepped: bool = True) -> None:
         """Save and stop if that is due: between two steps, where neither tears anything apart.
@@ -110,7 +125,7 @@ class Training:
         """
         attachment = self._attachment
         saving, status = attachment.saving, attachment.session.status()
-        if self._stop.asked and stepped:
+        if self._asked and stepped:
             saving.save_last(self._step(), status, self._loops.begun)
             self._stop.now()
         saving.save_if_due(status, self._loops.begun)
@@ -146,7 +161,7 @@ class Training:
     def evaluate(self, function: Callable[[], Any], tolerance: float, timeout: float | None) -> Evaluation:
         """See `peers.peer.Peer.evaluate`."""
         attachment = self._attachment
-        if self._stop.asked:
+        if self._asked:
             attachment.next_pass.now()
         attachment.bindings.check()
         return evaluate_both(
@@ -177,7 +192,9 @@ class Training:
         attachment.bindings.check()
         attachment.bindings.check_parameters()
         try:
-            reached = attachment.steps.consensus(Terms(tolerance, timeout, self._between_rounds, on_agreed))
+            terms = Terms(tolerance, timeout, self._between_rounds, on_agreed)
+            reached: float = max(self._crew.gather(self._crew.together(lambda: attachment.steps.consensus(terms))))
+            attachment.replica.unite()
         except AgreementError as error:
             self._mixed(error.disagreement)
             if isinstance(error, DivergenceError) and (named := self._divergence()) is not None:

@@ -88,6 +88,28 @@ class LaunchOptions(SharedOptions):
         "", "only these hosts of the hostfile, as in a,b or a:0,2 (slots)", group=_WHO, metavar="HOSTS"
     )
     exclude: str = option("", "all hosts of the hostfile but these", group=_WHO, metavar="HOSTS")
+    grid: str = option(
+        Setup.grid,
+        "PrxPc: Pc replicas of Pr processes each, such as 2x4 (default: a replica for each process)",
+        group=_WHO,
+        metavar="PrxPc",
+        setup="grid",
+    )
+    crews_across_hosts: bool = option(
+        Setup.crews_across_hosts,
+        "let a replica have processes on several hosts, without encryption between them",
+        group=_WHO,
+        setup="crews_across_hosts",
+    )
+    inner_timeout: float = option(
+        Setup.inner_timeout,
+        "how long the processes of a replica wait for each other (default: 60s)",
+        group=_WHO,
+        read=seconds,
+        metavar="T",
+        setup="inner_timeout",
+        above=0,
+    )
     insecure: bool = option(False, "no encryption between machines", group=_WHO)
     each_task: bool = option(
         False, "under srun, mpirun or torchrun: start a swarm in each of their tasks", group=_WHO, in_file=False

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gossip import policies
+from gossip.grids import Grid
 from gossip.net.process_environment import ENVIRONMENT
 from launch.swarm.gpus import gpu_for
 from launch.swarm.host import PeerProcess, threads
@@ -46,6 +47,8 @@ class LaunchPlan:
     insecure: bool = False
     #: Peers of the swarm that is joined, when it started; 0: the seats are all there are.
     swarm: int = 0
+    #: The rows of each replica, and the replicas; None: a replica for each process.
+    grid: Grid | None = None
     #: A warning for the user, or nothing.
     warning: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +57,11 @@ class LaunchPlan:
     def world_size(self) -> int:
         """How many peers there are."""
         return len(self.seats)
+
+    def crew(self, rank: int) -> range:
+        """Return the ranks of the replica that a process belongs to."""
+        rows = 1 if self.grid is None else self.grid.rows
+        return range(rank - rank % rows, rank - rank % rows + rows)
 
     def process(self, seat: PeerSeat, extra: Mapping[str, Any]) -> PeerProcess:
         """Return what is to be started for a rank; ``extra`` is what only this peer is told."""
@@ -94,6 +102,8 @@ class LaunchPlan:
     def lines(self) -> list[str]:
         """Return the plan for people to read."""
         lines = [f"{self.world_size} peers run: {shlex.join(self.command)}", f"run directory: {self.run_dir}"]
+        if self.grid is not None and self.grid.rows > 1:
+            lines.append(f"{self.grid.replicas} replicas, each of {self.grid.rows} processes with adjacent ranks")
         lines += [f"{name}: {value}" for name, value in sorted(self.common.items()) if value not in ("", (), [], None)]
         lines += [f"rank {seat.rank}: {seat.host}, local rank {seat.local_rank}" for seat in self.seats]
         if self.restarts:

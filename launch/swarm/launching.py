@@ -16,10 +16,12 @@ from gossip import policies, presets
 from gossip.collective.making import check_settings
 from gossip.exchange.coding import check_codec, gamma_notice
 from gossip.faults import Faults, parse_faults, parse_stragglers
+from gossip.grids import Grid
 from gossip.shares import check_share
 from launch.options.options import LaunchOptions
 from launch.options.toml import to_toml
 from launch.swarm.controller import Controller
+from launch.swarm.grid_seats import fitted_grid
 from launch.swarm.host import Emit, Host, LocalHost
 from launch.swarm.hostfile import LOCAL, HostLine, read_hostfile, selected
 from launch.swarm.interrupts import interruptible
@@ -89,9 +91,10 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
     """Return the plan for the options, or raise an error that says what to change."""
     seats = _seats(_hosts_of(options))
     n = len(seats)
+    grid = fitted_grid(options.grid, seats, across_hosts=options.crews_across_hosts)
     policy = policies.parse(options.algorithm)
     topology = options.topology or policy.default_topology
-    schedule = topologies.parse(topology, n, seed=options.seed)
+    schedule = topologies.parse(topology, grid.replicas, seed=options.seed)
     policy.check(schedule)
     check_share(options.share)
     check_codec(options.compress, policy)
@@ -120,6 +123,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
         restarts=options.restart,
         spread=not all(seat.host.is_local for seat in seats),
         insecure=options.insecure,
+        grid=grid,
         warning=policy.notice(schedule) or gamma_notice(options.compress, policy),
     )
     return plan, faults
@@ -152,7 +156,8 @@ def _hosts_of(options: LaunchOptions) -> list[HostLine]:
         if options.include or options.exclude:
             choice = f"--include {options.include}" if options.include else f"--exclude {options.exclude}"
             raise CommandError(f"{choice} selects from a hostfile: name it with --hostfile")
-        return [HostLine(LOCAL.host, options.peers or 1)]
+        processes = Grid.parse(options.grid).size if options.grid else 1
+        return [HostLine(LOCAL.host, options.peers or processes)]
     if options.peers:
         raise CommandError(
             f"-n {options.peers} starts peers here, and --hostfile {options.hostfile} elsewhere: give one, not both"

@@ -108,17 +108,20 @@ class Checkpoints:
             self._thread = None
         return True
 
-    def load(self) -> CheckpointSnapshot | None:
+    def load(self, newest: int | None = None) -> CheckpointSnapshot | None:
         """Return the newest undamaged checkpoint, or None if there are no checkpoints.
 
         Damaged checkpoints are reported and skipped, and removed after the next save.
+
+        Args:
+            newest: the latest step that may be loaded; later ones are skipped like damaged ones. None: any.
 
         Raises:
             CheckpointError: If all are damaged, if the directory cannot be read, or if one is of a later version.
         """
         self.wait()
         try:
-            return self._directory.read(self._report)
+            return self._directory.read(self._report, newest)
         except FileNotFoundError:
             return None
         except OSError as error:

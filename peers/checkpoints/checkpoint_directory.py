@@ -77,8 +77,8 @@ class CheckpointDirectory:
         place = Place(step, max((place.attempt + 1 for place in places if place.step == step), default=0))
         write_snapshot(self._temporary(place), self._path / str(place), step, frozen)
 
-    def read(self, report: Callable[[str], None]) -> CheckpointSnapshot | None:
-        """Return the newest undamaged checkpoint, or None if there are no checkpoints.
+    def read(self, report: Callable[[str], None], newest: int | None = None) -> CheckpointSnapshot | None:
+        """Return the newest undamaged checkpoint up to a step, or None if there are no checkpoints.
 
         Damaged checkpoints are reported, no longer count, and are removed by the next `remove_old`.
 
@@ -87,16 +87,17 @@ class CheckpointDirectory:
         """
         places = self.places()
         damages: dict[Place, str] = {}
-        for place in reversed(places):
+        later = {place for place in places if newest is not None and place.step > newest}
+        for place in reversed([place for place in places if place not in later]):
             try:
                 snapshot = read_snapshot(self._path / str(place), place.step)
             except Damaged as error:
                 damages[place] = str(error)
                 report(f"a damaged checkpoint was skipped: {error}")
             else:
-                self._passed_over = set(damages)
+                self._passed_over = {*damages, *later}
                 return snapshot
-        if places:
+        if damages:
             raise CheckpointError(
                 f"all checkpoints in {self._path} are damaged; move the directory away to start from the beginning: "
                 + "; ".join(damages.values())

@@ -12,8 +12,11 @@ import torch
 from gossip.core.status import Status
 from peers.checkpoints.checkpoint import CheckpointError, Checkpoints
 from peers.checkpoints.saved_optimizer import check_same_kind, rates_differ, rates_of
+from peers.crew.crew import Crew
 from peers.data.batches import Batches
 from peers.methods.method import Method
+from peers.model.spread import gather_parts
+from peers.model.spread_state import own_parts, spread_model_state, spread_optimizer_state
 from peers.setup import Setup
 from peers.state.random_states import capture_random_states, restore_random_states
 from peers.state.snapshot import CheckpointSnapshot
@@ -56,6 +59,7 @@ class Saving:
     def __init__(
         self,
         setup: Setup,
+        crew: Crew,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         method: Method,
@@ -64,6 +68,7 @@ class Saving:
         warn: Callable[[str], None],
     ) -> None:
         self._every = setup.checkpoint_every
+        self._crew = crew
         self._model = model
         self._optimizer = optimizer
         self._method = method
@@ -82,13 +87,20 @@ class Saving:
 
     def load(self) -> Restored | None:
         """Restore model, optimizer and all other objects from the newest undamaged checkpoint, if there is one."""
-        snapshot = self._checkpoints.load() if self._checkpoints is not None else None
+        snapshot = self._newest_of_all_rows()
         if snapshot is None:
             return None
         extra = snapshot.extra
-        _fit("model", self._model, unflatten(snapshot.tensors, extra["model"], "model"))
+        if (rows := extra.get("rows", 1)) != self._crew.rows:
+            raise CheckpointError(
+                f"the checkpoint is of replicas of {rows} processes, and this run has replicas of {self._crew.rows}: "
+                f"resume with --grid {rows}xREPLICAS, or begin a new run"
+            )
+        model = unflatten(snapshot.tensors, extra["model"], "model")
+        _fit("model", self._model, spread_model_state(model, self._model))
         saved = unflatten(snapshot.tensors, extra["optimizer"], "optimizer")
         check_same_kind(self._optimizer, saved)
+        saved = spread_optimizer_state(saved, self._optimizer)
         rates = rates_of(self._optimizer.param_groups)
         _fit("optimizer", self._optimizer, saved)
         if (told := rates_differ(rates, rates_of(self._optimizer.param_groups))) is not None:
@@ -101,6 +113,17 @@ class Saving:
         self._data = list(extra["data"])
         self._random = extra["random"]
         return Restored(extra["step"], list(extra["turns"]))
+
+    def _newest_of_all_rows(self) -> CheckpointSnapshot | None:
+        """Return the newest undamaged checkpoint of a step that every row of the crew has, if there is one."""
+        checkpoints, newest = self._checkpoints, None
+        while checkpoints is not None:
+            snapshot = checkpoints.load(newest)
+            found = self._crew.gather(-1 if snapshot is None else snapshot.extra["step"])
+            newest = min(found)
+            if newest == max(found) or newest < 0:
+                return snapshot if newest >= 0 else None
+        return None
 
     def _load_method(self, snapshot: CheckpointSnapshot) -> None:
         """Restore the algorithm's state, if the checkpoint has the same algorithm and shard layout."""
@@ -141,6 +164,7 @@ class Saving:
                 "also": {},
                 "data": [loop.state() for loop in loops],
                 "random": capture_random_states(self._device),
+                "rows": self._crew.rows,
             }
         )
         self._add_also(snapshot, with_data=True)
@@ -158,10 +182,11 @@ class Saving:
             return
         (step, snapshot), self._begun = self._begun, None
         shards = len(snapshot.extra["turns"])
+        gather_parts(self._model)
         method = {"name": type(self._method).__name__, "shards": shards, "state": self._method.state_dict()}
         states = [("model", self._model.state_dict()), ("optimizer", self._optimizer.state_dict()), ("method", method)]
         for name, state in states:
-            tensors, snapshot.extra[name] = flatten(state, name)
+            tensors, snapshot.extra[name] = flatten(own_parts(state), name)
             snapshot.tensors.update(tensors)
         self._add_also(snapshot, with_data=False)
         if last:

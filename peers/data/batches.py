@@ -21,9 +21,11 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from peers.crew.crew import Crew
 from peers.data.dataset_checks import counted
 from peers.data.progress import WINDOW, Progress, ProgressError
 from peers.data.sampler import shuffled
+from peers.data.split import Split
 from peers.data.workers import ServingWorker
 from topologies.draws import draw
 
@@ -58,6 +60,8 @@ class Batches:
         rank: int = 0,
         ranks: Callable[[], Collection[int]] | None = None,
         drop_last: bool = False,
+        crew: Crew | None = None,
+        split: str = "none",
         device: torch.device | str | None = None,
         on_progress: Callable[[], None] | None = None,
         **loader: Any,
@@ -72,6 +76,8 @@ class Batches:
             rank: The rank of this peer.
             ranks: Returns the live ranks in this peer's present view; by default only this peer.
             drop_last: Leave out the last batch of an epoch if it is not full.
+            crew: The processes that hold this peer's replica. Its lead row claims, and all rows get the same batches...
+            split: ...whole ("none"), a part of the samples each ("batch"), or a part of the image rows ("rows").
             device: The device to which tensors are moved; by default they stay where they are.
             on_progress: Called in the trainer's thread when this peer has done a chunk, so `progress.encode()` has
                 changed.
@@ -81,6 +87,8 @@ class Batches:
         self._dataset = dataset
         self._batch_size, self._seed, self._rank = batch_size, seed, rank
         self._ranks = ranks or (lambda: (rank,))
+        self._crew = crew or Crew.single()
+        self._split = Split(split, self._crew, batch_size)
         self._device, self._pinned = device, bool(loader.get("pin_memory"))
         self._on_progress = on_progress or (lambda: None)
         #: The chunks that the swarm has done: merge the others' progress into it, and send them what it encodes.
@@ -111,10 +119,11 @@ class Batches:
         for batch in self._loader:
             place = ahead.popleft()
             # The batch was loaded ahead, and meanwhile another peer has done its chunk.
-            if self.progress.done(place.epoch, place.chunk):
+            if self._crew.decide(lambda place=place: self.progress.done(place.epoch, place.chunk)):  # type: ignore[misc]
                 continue
             self._place = place
             self.samples += len(self._positions(self.progress.span(place.chunk)[place.handed - 1]))
+            batch = self._split.rows_of(batch)
             yield batch if self._device is None else to_device(batch, self._device, self._pinned)
             if loop != self._loop:
                 raise RuntimeError("this loop over the batches has ended, because a second one has begun")
@@ -163,8 +172,24 @@ class Batches:
         return range(start, min(start + self._batch_size, self._n))
 
     def _claimed(self) -> Iterator[list[int]]:
-        """Yield the indices of each batch: of the chunk that has begun, then of the chunks that are claimed."""
-        place, ahead = self._place, self._ahead
+        """Yield the indices of each batch, as the lead row of the crew claims them."""
+        ahead, places = self._ahead, self._places()
+        while True:
+            found = self._crew.decide(lambda: next(places, None))
+            if found is None:
+                return
+            place = _Place(*found)
+            if not self._crew.is_lead:
+                self.progress.claim(place.epoch, place.chunk)
+            ahead.append(place)
+            batch = self.progress.span(place.chunk)[place.handed - 1]
+            positions = np.array(self._positions(batch), np.int64)
+            indices: list[int] = shuffled(self._n, self._seed, place.epoch, positions).tolist()
+            yield self._split.samples_of(indices)
+
+    def _places(self) -> Iterator[_Place]:
+        """Yield the batches of the chunk that has begun, then those of the chunks that are claimed."""
+        place = self._place
         while True:
             if place is None:
                 if len(self._dataset) != self._n:
@@ -178,12 +203,10 @@ class Batches:
                 place = _Place(*claim, 0)
             else:
                 self.progress.claim(place.epoch, place.chunk)
-            for handed, batch in enumerate(self.progress.span(place.chunk)[place.handed :], start=place.handed + 1):
+            for handed in range(place.handed + 1, len(self.progress.span(place.chunk)) + 1):
                 if self.progress.done(place.epoch, place.chunk):
                     break
-                ahead.append(place._replace(handed=handed))
-                positions = np.array(self._positions(batch), np.int64)
-                yield shuffled(self._n, self._seed, place.epoch, positions).tolist()
+                yield place._replace(handed=handed)
             place = None
 
 

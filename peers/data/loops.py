@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from gossip.errors import GossipError
+from peers.crew.crew import Crew
 from peers.data.batches import Batches
 from peers.data.data_news import DataNews, Loop
 from peers.data.fingerprints import sketch_of
@@ -95,6 +96,7 @@ class DataLoops:
     def __init__(
         self,
         setup: Setup,
+        crew: Crew,
         device: torch.device,
         view: Callable[[], tuple[int, ...]],
         news: DataNews,
@@ -103,13 +105,15 @@ class DataLoops:
         """Begin without a loop.
 
         Args:
-            setup: who this peer is.
+            setup: who this peer is in the swarm of its row.
+            crew: the processes that hold the replica: all go through the same batches.
             device: where batches are moved to.
             view: returns the ranks of the members.
             news: tells the others what this peer goes through.
             warn: is called with a sentence that the user should read.
         """
         self._setup = setup
+        self._crew = crew
         self._device = device
         self._view = view
         self._news = news
@@ -151,6 +155,7 @@ class DataLoops:
             seed=self._setup.seed + index,
             rank=self._setup.rank,
             ranks=self._view,
+            crew=self._crew,
             device=self._device,
             on_progress=board.publish,
             **options,
@@ -158,7 +163,7 @@ class DataLoops:
         self.begun.append(source)
         self._running = None
         saving.restore_data(index, source)
-        if _is_over(index, board):
+        if self._is_over(index, board):
             return None
         self._warn_of_few(source.progress.batches, batch_size)
         # What it is comes before how far it is: then a warning can say how another peer's loop differs.
@@ -190,14 +195,17 @@ class DataLoops:
                         "DataLoader of your own; for two data sets at once, use torch.utils.data.StackDataset"
                     )
                 # A newcomer may have begun before it heard where the others are.
-                if self._setup.life and _is_over(index, board):
+                if self._setup.life and self._is_over(index, board):
                     break
         finally:
             if self._running == index:
                 self._running = None
 
+    def _is_over(self, index: int, board: NewsBoard) -> bool:
+        """Whether a peer is in a later loop over data, and so has seen the end of this one."""
 
-def _is_over(index: int, board: NewsBoard) -> bool:
-    """Whether a peer is in a later loop over data, and so has seen the end of this one."""
-    numbers = [name.removeprefix("data-") for name in board.early()]
-    return any(number.isdecimal() and int(number) > index for number in numbers)
+        def seen() -> bool:
+            numbers = [name.removeprefix("data-") for name in board.early()]
+            return any(number.isdecimal() and int(number) > index for number in numbers)
+
+        return self._crew.decide(seen)

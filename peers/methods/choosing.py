@@ -6,6 +6,7 @@ import torch
 
 from gossip.errors import SettingsError
 from gossip.policies import Policy
+from peers.crew.crew import Crew
 from peers.methods.global_direction import GlobalDirection
 from peers.methods.method import Method, Methods
 from peers.methods.momentum_buffers import Buffers, MixedMomentum, refuse_momentum, require_momentum, zeros_for
@@ -29,8 +30,14 @@ def fit(
     shard_bytes: int,
     share: float = 1.0,
     compress: str = "none",
+    crew: Crew | None = None,
 ) -> tuple[Replica, Method]:
     """Make a replica of the model, and return it with the method of the policy."""
+    if policy.collective and (crew is not None and not crew.alone):
+        raise SettingsError(
+            f"{policy.collective}: all processes of this algorithm exchange with each other, and replicas of "
+            f"{crew.rows} processes only gossip, row by row: use sgp, osgp or another algorithm that gossips"
+        )
     if policy.averages_gradients and isinstance(optimizer, torch.optim.LBFGS):
         raise SettingsError(
             f"{type(optimizer).__name__} computes gradients several times in a step, as the loss of each peer decides, "
@@ -44,10 +51,10 @@ def fit(
     if policy.momentum == "mixed":
         zeros = zeros_for(model, optimizer)
         also = {f"momentum of {name}": buffer for name, (_, buffer) in zeros.items()}
-        replica = Replica(model, shard_bytes, also, share, compress)
+        replica = Replica(model, shard_bytes, also, share, compress, crew)
         mixing = MixedMomentum(Buffers(optimizer, dict(zeros.values())))
         return replica, Methods(mixing, _variance(policy, optimizer)) if adapts else mixing
-    replica = Replica(model, shard_bytes, share=share, compress=compress)
+    replica = Replica(model, shard_bytes, share=share, compress=compress, crew=crew)
     if policy.momentum == "quasi-global":
         return replica, QuasiGlobal(replica, optimizer)
     if policy.outer is not None and policy.collective:

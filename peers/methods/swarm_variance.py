@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 import torch
 
 from peers.methods.method import Method
+from peers.model.spread import local_part
 from peers.optimizers import LAMB
 
 __all__ = ["SwarmVariance", "is_adaptive"]
@@ -160,7 +161,7 @@ class SwarmVariance(Method):
     ) -> None:
         """Set second moments such that the optimizer's own update makes the swarm's of them."""
         first, beta = map(float, betas)
-        moments = [state[_SECOND] for state in states]
+        moments = [local_part(state[_SECOND]) for state in states]
         own = torch._foreach_mul(moments, beta)
         torch._foreach_addcmul_(own, gradients, gradients, 1 - beta)
         squares: Tensors = []
@@ -190,7 +191,7 @@ class SwarmVariance(Method):
         torch._foreach_minimum_(squares, own)  # the swarm's noise is never more than the peer's
         if self._mixed:
             means = torch._foreach_mul(
-                [state[_FIRST].to(one.dtype) for state, one in zip(states, own, strict=True)], first
+                [local_part(state[_FIRST]).to(one.dtype) for state, one in zip(states, own, strict=True)], first
             )
             torch._foreach_add_(means, gradients, alpha=1 - first)
             torch._foreach_mul_(means, math.sqrt(1 - beta**seen) / (1 - first**seen))
@@ -203,12 +204,14 @@ class SwarmVariance(Method):
 
     def _gradients(self, parameters: Tensors, group: dict[str, Any]) -> Tensors:
         """Return the gradients as the optimizer's second moment takes them in."""
-        found: Tensors = [one.grad for one in parameters if one.grad is not None]
+        found: Tensors = [local_part(one.grad) for one in parameters if one.grad is not None]
         scale = getattr(self._optimizer, "grad_scale", None)  # set by GradScaler for optimizers that divide themselves
         if scale is not None:
             found = torch._foreach_div(found, scale)
         if group.get("weight_decay") and not _is_decoupled(self._optimizer, group):
-            found = torch._foreach_add(found, [one.detach() for one in parameters], alpha=group["weight_decay"])
+            found = torch._foreach_add(
+                found, [local_part(one.detach()) for one in parameters], alpha=group["weight_decay"]
+            )
         kinds = [self._kind(one) for one in parameters]
         return [one.to(kind) for one, kind in zip(found, kinds, strict=True)]
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gossip.errors import SettingsError
+from peers.model.spread import is_fsdp
 from peers.state.state_dicts import flatten
 
 __all__ = ["check_model", "check_stateful", "check_trained", "foreign_parameters", "plain_optimizer"]
@@ -46,12 +47,13 @@ def check_model(model: Any) -> None:
     if not isinstance(model, torch.nn.Module):
         raise SettingsError(f"model: a {_full_name(type(model))} is not a torch.nn.Module")
     for name, module in model.named_modules():
-        for kind in type(module).__mro__:
+        for kind in type(module).__mro__ if not is_fsdp(module) else ():
             if kind.__module__.startswith(_SPREADING):
                 where = f"model: its part {name}" if name else "model: it"
                 raise SettingsError(
                     f"{where} is wrapped in {kind.__name__}, which spreads it over processes or devices itself: attach "
-                    "the plain model, without a wrapper, and train with that"
+                    "the plain model, without a wrapper, and train with that. For a replica of several processes, use "
+                    "gossip launch --grid, and fully_shard or parallelize_module over peer.crew.mesh"
                 )
 
 

@@ -17,6 +17,7 @@ import torch
 from gossip.errors import SettingsError
 from peers.model.attachable import foreign_parameters
 from peers.model.replica import Replica
+from peers.model.spread import gather_parts, is_spread
 
 __all__ = ["Bindings"]
 
@@ -61,6 +62,7 @@ class Bindings:
 
     def check_parameters(self) -> None:
         """Raise a `SettingsError` if the model has trained parameters that it did not have when it was attached."""
+        gather_parts(self._model)  # or FSDP's whole parameters would look like new ones
         for name, parameter in self._model.named_parameters():
             if parameter.requires_grad and id(parameter) not in self._present:
                 raise SettingsError(
@@ -104,7 +106,8 @@ def _slots(model: torch.nn.Module) -> Iterator[_Slot]:
     for prefix, module in model.named_modules():
         for owner in (module._parameters, module._buffers):
             for key, tensor in owner.items():
-                if tensor is not None:
+                # Values of a DTensor are copied with each exchange, wherever torch has them then.
+                if tensor is not None and not is_spread(tensor):
                     name = f"{prefix}.{key}" if prefix else key
                     yield _Slot(owner, key, name, tensor, tensor.data, tensor.data_ptr())
 

@@ -5,6 +5,8 @@ flat vector per dtype. The user's tensors stay the same objects; only their memo
 mixes that memory directly. On a GPU there is a copy of it in pinned host memory, and the values are transferred at step
 boundaries, on a separate stream.
 
+Of a model that a crew holds, these are the parts of one row; `peers.model.spread` says how.
+
 Tensors that are not mixed are the *rest*: frozen parameters and integer buffers. Newcomers get those that differ from
 their own (`peers.model.rest`).
 """
@@ -20,9 +22,20 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from gossip.errors import SettingsError
 from gossip.values.blocks import BFLOAT16, Values
 from gossip.values.layout import SHARD_BYTES, Layout, Part
+from peers.crew.crew import Crew
 from peers.device import check_device
 from peers.model.fineness import shard_limit
 from peers.model.rest import RestBlocks
+from peers.model.spread import (
+    Copies,
+    Holders,
+    StandIns,
+    check_placement,
+    gather_parts,
+    holders_of,
+    is_spread,
+    local_part,
+)
 
 __all__ = ["Replica", "is_finite"]
 
@@ -42,6 +55,7 @@ class Replica:
         also: Mapping[str, torch.Tensor] | None = None,
         share: float = 1.0,
         compress: str = "none",
+        crew: Crew | None = None,
     ) -> None:
         """Move the model's mixed tensors into flat vectors.
 
@@ -51,15 +65,23 @@ class Replica:
             also: tensors that do not belong to the model and are mixed as well, by name.
             share: the share of the shards that is pushed per step: there have to be enough shards.
             compress: the codec of parcels, or `AUTO`, which chooses the codec and a share of the shards.
+            crew: the processes that hold the model; without it this one alone.
         """
-        mixed, rest = _sorted_out(model)
+        crew = crew or Crew.single()
+        gather_parts(model)
+        mixed, rest = _sorted_out(model, crew)
         if not mixed:
             raise SettingsError(
                 f"model: no parameter of {type(model).__name__} requires a gradient, so none is trained"
             )
-        #: The buffers of the model that are mixed.
-        self.buffers = [tensor for _, tensor in mixed if not isinstance(tensor, torch.nn.Parameter)]
+        buffers = [tensor for _, tensor in mixed if not isinstance(tensor, torch.nn.Parameter)]
         mixed += (also or {}).items()
+        holders = holders_of(mixed, crew)
+        self._model = model
+        self._stand_ins = StandIns([tensor for _, tensor in mixed])
+        mixed = [(name, self._stand_ins.of(tensor)) for name, tensor in mixed]
+        #: The buffers of the model that are mixed.
+        self.buffers = [self._stand_ins.of(buffer) for buffer in buffers]
         devices = {tensor.device for _, tensor in mixed}
         if len(devices) > 1:
             raise SettingsError(
@@ -71,12 +93,21 @@ class Replica:
         #: The tensors that are not mixed.
         self.rest = RestBlocks(rest)
         _refuse_shared(mixed, rest)
-        self._flats = [_flattened(tensors, self.device) for tensors in _by_kind(mixed)]
+        kinds = _by_kind(mixed, holders)
+        #: The rows that hold each vector.
+        self._holders = list(kinds)
+        self._copies = Copies(crew, [holders for holders, _ in self._holders])
+        self._flats = [_flattened(tensors, self.device, len(held)) for (held, _), tensors in kinds.items()]
+        for (held, _), flat in zip(self._holders, self._flats, strict=True):
+            self._copies.take_first(held, flat)
+        self._stand_ins.put()
         self._hosts = [_twin(flat) for flat in self._flats]
         cuda = self.device.type == "cuda"
         self._stream: torch.cuda.Stream | None = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
         #: The vectors for the core: the same memory on the CPU.
-        self.arrays: Sequence[Values] = [_as_array(host) for host in self._hosts]
+        self.arrays: Sequence[Values] = [
+            _as_array(host[start:stop]) for host, (start, stop) in zip(self._hosts, self._own(), strict=True)
+        ]
         limit = shard_limit(sum(array.nbytes for array in self.arrays), share, shard_bytes, compress)
         self.layout = Layout(tuple(Part.cut(array.size, limit, array.dtype) for array in self.arrays))
         self._shards = list(self._cut(self._flats))
@@ -89,6 +120,31 @@ class Replica:
         """A hash of the lines."""
         return xxhash.xxh3_64(repr(self.lines).encode()).hexdigest()
 
+    # The model of a crew
+
+    def take(self) -> None:
+        """Copy what torch keeps elsewhere into the vectors; for a plain model there is nothing to do."""
+        if self._stand_ins:
+            gather_parts(self._model)
+            self._stand_ins.take()
+
+    def put(self) -> None:
+        """Copy the vectors to where torch keeps their values; for a plain model there is nothing to do."""
+        self._stand_ins.put()
+
+    def unite(self) -> None:
+        """Let all rows have what several of them hold; each has exchanged its own slice. All rows are to call it."""
+        for (held, _), flat in zip(self._holders, self._flats, strict=True):
+            self._copies.share(held, flat)
+        self.put()
+
+    def _own(self) -> list[tuple[int, int]]:
+        """Return where this row's slice of each vector is: all of it, if no other row holds the vector."""
+        return [
+            self._copies.slice_of(held, flat.numel())
+            for (held, _), flat in zip(self._holders, self._flats, strict=True)
+        ]
+
     @property
     def vectors(self) -> list[torch.Tensor]:
         """The flat vectors in the memory of the model, not copies."""
@@ -96,10 +152,14 @@ class Replica:
 
     def is_finite(self) -> bool:
         """Whether there is no NaN or infinity in the memory of the model."""
+        self.take()
         return all(bool(torch.isfinite(shard).all()) for shard in self._shards)
 
     def place(self, tensor: torch.Tensor) -> tuple[int, int, int] | None:
         """Return the vector of a tensor, its start, and the start of the next one; None if it is in no vector."""
+        tensor = self._stand_ins.of(tensor)
+        if is_spread(tensor):
+            return None
         for index, flat in enumerate(self._flats if tensor.numel() else []):
             if tensor.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr():
                 step = _ALIGNMENT // flat.element_size()
@@ -109,16 +169,17 @@ class Replica:
 
     def view(self, vectors: Sequence[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
         """Return the view of a mixed tensor in vectors that have the replica's layout."""
-        place = self.place(tensor)
+        place, tensor = self.place(tensor), self._stand_ins.of(tensor)
         assert place is not None
         return vectors[place[0]].as_strided(tensor.shape, tensor.stride(), place[1])
 
     def bounds(self, vector: int) -> Iterator[tuple[int, tuple[int, int]]]:
         """Return the shards of a vector, each with its start and stop in the vector."""
         before = sum(part.shards for part in self.layout.parts[:vector])
-        part = self.layout.parts[vector]
+        part, (first, _) = self.layout.parts[vector], self._own()[vector]
         for shard in range(part.shards):
-            yield before + shard, (part.size * shard // part.shards, part.size * (shard + 1) // part.shards)
+            start, stop = part.size * shard // part.shards, part.size * (shard + 1) // part.shards
+            yield before + shard, (first + start, first + stop)
 
     def shard(self, shard: int) -> torch.Tensor:
         """Return a shard's values in the memory of the model, not a copy."""
@@ -126,6 +187,7 @@ class Replica:
 
     def values(self) -> list[torch.Tensor]:
         """Return a copy of all values."""
+        self.take()
         return [shard.clone() for shard in self._shards]
 
     def restore(self, values: Sequence[torch.Tensor]) -> None:
@@ -133,14 +195,17 @@ class Replica:
         with torch.no_grad():
             for shard, kept in zip(self._shards, values, strict=True):
                 shard.copy_(kept)
+        self.put()
 
     def lend(self) -> None:
-        """Copy the values to the memory that the core reads; on the CPU it is the same memory."""
+        """Copy the values to the memory that the core reads; for a plain model on the CPU it is the same memory."""
+        self.take()
         self._transfer(self._flats, self._hosts)
 
     def reclaim(self) -> None:
-        """Copy the values back to the memory of the model; on the CPU it is the same memory."""
+        """Copy the values back to the memory of the model; for a plain model on the CPU it is the same memory."""
         self._transfer(self._hosts, self._flats)
+        self.put()
 
     def _transfer(self, sources: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
         if self._stream is None:
@@ -157,7 +222,7 @@ class Replica:
                 yield flat[start:stop]
 
 
-def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]], dict[str, torch.Tensor]]:
+def _sorted_out(model: torch.nn.Module, crew: Crew) -> tuple[list[tuple[str, torch.Tensor]], dict[str, torch.Tensor]]:
     """Return the tensors that are mixed and those that are not; two names of the same memory count as one tensor."""
     mixed: list[tuple[str, torch.Tensor]] = []
     rest: dict[str, torch.Tensor] = {}
@@ -166,16 +231,18 @@ def _sorted_out(model: torch.nn.Module) -> tuple[list[tuple[str, torch.Tensor]],
     # A mask of minus infinity is a constant, and a mean of infinities would be no number.
     named += [(name, buffer, is_finite(buffer)) for name, buffer in model.named_buffers()]
     for name, tensor, wanted in named:
-        _check(name, tensor)
+        check_placement(name, tensor, crew)
+        _check(name, local_part(tensor))
         if wanted and tensor.dtype in _KINDS:
             mixed.append((name, tensor))
         else:
-            rest[name] = tensor
+            rest[name] = local_part(tensor)
     return mixed, rest
 
 
 def is_finite(tensor: torch.Tensor) -> bool:
     """Whether a tensor holds neither NaN nor infinity, or is of a kind that is not mixed."""
+    tensor = local_part(tensor)
     plain = tensor.dtype in _KINDS and not tensor.is_meta and tensor.layout is torch.strided
     return not plain or bool(torch.isfinite(tensor).all())
 
@@ -189,22 +256,33 @@ def _check(name: str, tensor: torch.Tensor) -> None:
         kind = "on the meta device" if tensor.is_meta else f"{tensor.layout} of {tensor.dtype}"
         raise SettingsError(f"{name} is {kind}; only plain dense tensors of real numbers can be mixed")
     if type(tensor.data) is not torch.Tensor:
-        kind = type(tensor.data).__name__
-        reason = (
-            "a part of a sharded model; a peer needs a whole replica: attach the model before it is sharded"
-            if hasattr(tensor.data, "placements")
-            else "whose bytes have a meaning of its own; only plain tensors can be made equal at all peers"
+        raise SettingsError(
+            f"{name} is a {type(tensor.data).__name__}, whose bytes have a meaning of its own; only plain tensors can "
+            "be made equal at all peers"
         )
-        raise SettingsError(f"{name} is a {kind}, {reason}")
 
 
-def _by_kind(mixed: list[tuple[str, torch.Tensor]]) -> list[list[tuple[str, torch.Tensor]]]:
-    groups = [[(name, tensor) for name, tensor in mixed if tensor.dtype == kind] for kind in _KINDS]
-    return [group for group in groups if group]
+def _by_kind(
+    mixed: list[tuple[str, torch.Tensor]], holders: list[Holders]
+) -> dict[tuple[Holders, torch.dtype], list[tuple[str, torch.Tensor]]]:
+    """Return the tensors of each vector, by who holds it and its dtype: what this row has alone comes first."""
+    kinds: dict[tuple[Holders, torch.dtype], list[tuple[str, torch.Tensor]]] = {}
+    for held in sorted(set(holders), key=lambda one: (len(one), one)):
+        for dtype in _KINDS:
+            found = [one for one, rows in zip(mixed, holders, strict=True) if rows == held and one[1].dtype == dtype]
+            if found:
+                kinds[held, dtype] = found
+    return kinds
 
 
-def _flattened(tensors: list[tuple[str, torch.Tensor]], device: torch.device) -> torch.Tensor:
-    """Copy the tensors into one vector, and make each tensor a view of its place there."""
+def _flattened(tensors: list[tuple[str, torch.Tensor]], device: torch.device, slices: int) -> torch.Tensor:
+    """Copy the tensors into one vector, and make each tensor a view of its place there.
+
+    Args:
+        tensors: of one dtype.
+        device: of the vector.
+        slices: the parts into which it can be cut: all are of the same length.
+    """
     step = _ALIGNMENT // tensors[0][1].element_size()
     places: dict[tuple[object, ...], tuple[int, torch.Tensor]] = {}
     spans: list[tuple[int, int, str]] = []
@@ -219,7 +297,8 @@ def _flattened(tensors: list[tuple[str, torch.Tensor]], device: torch.device) ->
                 places[key] = size, tensor.detach().clone(memory_format=torch.preserve_format)
                 size += -(-tensor.numel() // step) * step
             moves.append((tensor, key))
-        flat = torch.zeros(max(size, step), dtype=tensors[0][1].dtype, device=device)
+        size = -(-max(size, step) // (step * slices)) * step * slices
+        flat = torch.zeros(size, dtype=tensors[0][1].dtype, device=device)
         for tensor, key in moves:
             start, values = places[key]
             # A dense tensor keeps its order in memory, such as channels last; any other becomes contiguous.

@@ -34,6 +34,8 @@ class Card:
     rank: int
     endpoint: Endpoint
     key: bytes | None = None
+    #: Where the rows of its replica meet, if it is the lead row.
+    crew: Endpoint | None = None
 
     def __post_init__(self) -> None:
         if self.key is not None and not valid_key(self.key):
@@ -43,16 +45,20 @@ class Card:
 
     def encode(self) -> list[Any]:
         """Return the card as JSON takes it."""
-        return [self.rank, str(self.endpoint), None if self.key is None else self.key.decode()]
+        key = None if self.key is None else self.key.decode()
+        return [self.rank, str(self.endpoint), key, *([] if self.crew is None else [str(self.crew)])]
 
     @classmethod
     def decode(cls, fields: Any) -> Card:
         """Read what `encode` returned."""
         try:
-            rank, endpoint, key = fields
-            return cls(int(rank), Endpoint.parse(endpoint), None if key is None else key.encode())
+            rank, endpoint, key, *crew = fields
+            place = Endpoint.parse(crew[0]) if crew else None
+            return cls(int(rank), Endpoint.parse(endpoint), None if key is None else key.encode(), place)
         except (TypeError, ValueError, AttributeError) as error:
-            raise RendezvousError(f"{fields!r:.200} is not a card: [rank, host:port, key or null]") from error
+            raise RendezvousError(
+                f"{fields!r:.200} is not a card: [rank, host:port, key or null, maybe host:port of its crew]"
+            ) from error
 
 
 class CardTable(Protocol):

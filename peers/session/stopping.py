@@ -100,6 +100,11 @@ class StopRequest:
             "when the script leaves the with statement or calls peer.close()"
         )
 
+    def follow(self) -> None:
+        """Take it that this process was asked to stop, because another one of its crew was."""
+        if not self.asked:
+            self._since, self.number = time.monotonic(), signal.SIGTERM
+
     def now(self) -> None:
         """Stop here, where nothing is lost, if that was asked for."""
         if self.asked:

@@ -52,6 +52,7 @@ class GossipSteps(Steps):
 
     def __init__(self, session: GossipSession, replica: Replica, method: Method) -> None:
         self._session = session
+        self._replica = replica
         self._method = method
         #: The schedule and the turns of the last answer of `peers`, and that answer.
         self._reached: tuple[Schedule, int, float] | None = None
@@ -90,14 +91,17 @@ class GossipSteps(Steps):
 
     def end(self) -> None:
         """Make of the optimizer's move what the algorithm wants; then make it longer where mass is in flight."""
+        self._replica.take()
         self._method.end()
         self.moves.end()
+        self._replica.put()
 
     def exchange(self) -> float:
         """Hand the step over to the gossip; return the seconds that it took."""
         waited = self._session.step()
         if self._session.exchanged:
             self._method.exchanged(self._session.exchanged)
+        self._replica.unite()
         return waited
 
     def pause(self) -> None:

@@ -1,0 +1,1 @@
+"""Crews: the processes that hold one replica between them, and what they decide together."""

@@ -1,0 +1,67 @@
+"""State dicts of a spread model: the parts of one row as plain tensors, for a checkpoint, and back.
+
+A row saves its own parts only, so no row ever needs the memory of the whole model. They come back into the same rows of
+the same grid.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from peers.model.spread import is_spread, local_part
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+__all__ = ["own_parts", "spread_model_state", "spread_optimizer_state"]
+
+
+def own_parts(state: Any) -> Any:
+    """Return a state with this row's part in the place of each tensor that is spread."""
+    if isinstance(state, torch.Tensor):
+        return local_part(state)
+    if isinstance(state, dict):
+        found = type(state)((key, own_parts(value)) for key, value in state.items())
+        if hasattr(state, "_metadata"):
+            found._metadata = state._metadata  # type: ignore[attr-defined]
+        return found
+    if type(state) in (list, tuple):
+        return type(state)(own_parts(value) for value in state)
+    return state
+
+
+def spread_model_state(state: dict[str, Any], model: torch.nn.Module) -> dict[str, Any]:
+    """Return the state that `own_parts` was made of, for a model that is spread in the same way."""
+    for name, present in model.state_dict().items():
+        if is_spread(present) and name in state:
+            state[name] = _like(present, state[name])
+    return state
+
+
+def spread_optimizer_state(state: dict[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return the state that `own_parts` was made of, for an optimizer of parameters that are spread in the same way."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, held in state["state"].items():
+        if index >= len(parameters) or not is_spread(parameters[index]):
+            continue
+        parameter = parameters[index]
+        for key, value in held.items():
+            # Such as the moments; a number of steps is not spread.
+            if isinstance(value, torch.Tensor) and value.dim() and value.shape == local_part(parameter).shape:
+                held[key] = _like(parameter, value)
+    return state
+
+
+def _like(spread: DTensor, part: torch.Tensor) -> DTensor:
+    from torch.distributed.tensor import DTensor  # the caller has it already
+
+    return DTensor.from_local(
+        part.to(spread.device),
+        spread.device_mesh,
+        spread.placements,
+        run_check=False,
+        shape=spread.shape,
+        stride=spread.stride(),
+    )
