@@ -53,7 +53,7 @@ def choose(
         for kind in (("data",) if grid.rows == 1 else [kind for kind in kinds if kind != "data"])
     )
     fitting = [split for split in splits if split.fits]
-    # Steps are often equal, because a slow exchange across hides the rest. Then the least traffic and fewest rows win.
+    # Steps are often equal, because a slow exchange across hides the rest. Then the split that is less busy wins.
     best = min(fitting, key=_rank, default=None)
     return SplitChoice(job, machine, splits, best, _why(best, splits))
 
@@ -70,7 +70,7 @@ def seconds_text(seconds: float) -> str:
 
 def _rank(split: Prediction) -> tuple[float, float]:
     """Return what splits are compared by. Differences by rounding do not count."""
-    return float(f"{split.step:.6g}"), float(f"{split.communication:.6g}")
+    return float(f"{split.step:.6g}"), float(f"{split.computing + split.communication:.6g}")
 
 
 def _why(best: Prediction | None, splits: Sequence[Prediction]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -119,23 +120,29 @@ def _split_json(split: Prediction) -> dict[str, Any]:
 def _splits(splits: tuple[Prediction, ...], best: Prediction | None) -> Table:
     table = _table(("grid", "kind"), _FIGURES)
     table.add_column("", overflow="fold")
-    for split in splits:
-        if split.memory is None:
-            table.add_row(str(split.grid), split.kind, *[""] * len(_FIGURES), Text(split.reason), style="dim")
+    for (grid, reason), group in groupby(splits, key=lambda split: (split.grid, "" if split.memory else split.reason)):
+        if reason:  # once for all kinds that cannot be had for the same reason
+            kinds = ", ".join(split.kind for split in group)
+            table.add_row(str(grid), kinds, *[""] * len(_FIGURES), Text(reason), style="dim")
             continue
-        inner, across = split.inner_volume, split.across_volume
-        table.add_row(
-            str(split.grid),
-            split.kind,
-            _size(inner),
-            _size(across),
-            f"{inner.messages + across.messages:g}",
-            *(seconds_text(value) for value in (split.computing, split.inner, split.across, split.step)),
-            _mebibytes(split.memory.total),
-            Text("best" if split is best else split.reason),
-            style="bold" if split is best else "" if split.fits else "dim",
-        )
+        for split in group:
+            style = "bold" if split is best else "" if split.fits else "dim"
+            table.add_row(*_cells(split), Text("best" if split is best else split.reason), style=style)
     return table
+
+
+def _cells(split: Prediction) -> list[str]:
+    assert split.memory is not None
+    inner, across = split.inner_volume, split.across_volume
+    return [
+        str(split.grid),
+        split.kind,
+        _size(inner),
+        _size(across),
+        f"{inner.messages + across.messages:g}",
+        *(seconds_text(value) for value in (split.computing, split.inner, split.across, split.step)),
+        _mebibytes(split.memory.total),
+    ]
 
 
 def _layers(split: Prediction) -> Table:
@@ -159,7 +166,7 @@ def _layers(split: Prediction) -> Table:
 def _table(left: tuple[str, ...], right: tuple[str, ...]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
     for name in left:
-        table.add_column(name, no_wrap=True)
+        table.add_column(name)
     for name in right:
         table.add_column(name, no_wrap=True, justify="right")
     return table

@@ -16,14 +16,14 @@ __all__ = ["add_parser", "run"]
 
 _KINDS = ("data", "fsdp", "tensor", "mixed", "domain", "1.5d", "1.5d-mixed")
 _EXAMPLES = """\
-MODEL is a class or function of a script, or a module in it; arguments may follow: train.py:Net, train.py:resnet(16).
-The script is run up to peers.join(), and nothing is trained.
-
 examples:
-  gossip plan -n 8 --batch 256 train.py:Net                       one machine, the model begins with a linear layer
-  gossip plan --hostfile hosts --batch 256 --inside 10Gbit --between 1Gbit --latency 1ms --input 3x224x224 train.py:Net
-  gossip plan -n 8 --batch 256 --memory 8GiB --optimizer adam --input int:128 train.py:GPT
-  gossip plan -n 4 --batch 64 --measure --plot plan.svg train.py:Net
+  gossip plan -n 8 --batch 256 train.py:Net                          one machine; Net begins with a linear layer
+  gossip plan --hostfile hosts --batch 256 --input 3x224x224 train.py:Net       the hosts of a launch
+  gossip plan -n 8 --batch 256 --memory 8GiB --optimizer adam --input int:128 train.py:GPT    tokens, little memory
+  gossip plan -n 4 --batch 64 --measure --plot plan.svg "train.py:resnet(16)"   measured here, and a picture
+
+MODEL is a class or function of a script, or a module in it; literal arguments may follow. The script is run up to
+peers.join(), and nothing is trained.
 """
 
 

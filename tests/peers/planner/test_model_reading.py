@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from grid_models import ALEXNET
@@ -9,27 +11,20 @@ from torch import Tensor, nn
 
 from gossip.errors import SettingsError
 from peers.planner.model_reading import InputShape, example_batch, read_layers
+from peers.planner.script_models import model_of
 
-
-def alexnet() -> nn.Module:
-    return nn.Sequential(
-        *(nn.Conv2d(3, 96, 11, 4, bias=False), nn.ReLU(), nn.MaxPool2d(3, 2)),
-        *(nn.Conv2d(96, 256, 5, padding=2, bias=False), nn.ReLU(), nn.MaxPool2d(3, 2)),
-        *(nn.Conv2d(256, 384, 3, padding=1, bias=False), nn.ReLU()),
-        *(nn.Conv2d(384, 384, 3, padding=1, bias=False), nn.ReLU()),
-        *(nn.Conv2d(384, 256, 3, padding=1, bias=False), nn.ReLU(), nn.MaxPool2d(3, 2), nn.Flatten()),
-        *(nn.Linear(9216, 4096, bias=False), nn.ReLU(), nn.Linear(4096, 4096, bias=False), nn.ReLU()),
-        nn.Linear(4096, 1000, bias=False),
-    )
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def test_the_papers_network_is_read_as_it_is_written() -> None:
     with torch.device("meta"):
-        model = alexnet()
+        model = model_of(f"{EXAMPLES}/alexnet.py:AlexNet")
     found = [layer for layer in read_layers(model, InputShape.parse("3x227x227")) if layer.weights]
-    for layer, expected in zip(found, ALEXNET, strict=True):
-        same = ("kind", "weights", "inputs", "outputs", "work", "columns", "image")
+    biases = [96, 256, 384, 384, 256, 4096, 4096, 1000]
+    for layer, expected, bias in zip(found, ALEXNET, biases, strict=True):
+        same = ("kind", "inputs", "outputs", "work", "columns", "image")
         assert {key: getattr(layer, key) for key in same} == {key: getattr(expected, key) for key in same}
+        assert layer.weights == expected.weights + bias
 
 
 def test_poolings_norms_and_reductions_have_their_kinds() -> None:
