@@ -122,8 +122,14 @@ def _splits(splits: tuple[Prediction, ...], best: Prediction | None) -> Table:
     table.add_column("", overflow="fold")
     for (grid, reason), group in groupby(splits, key=lambda split: (split.grid, "" if split.memory else split.reason)):
         if reason:  # once for all kinds that cannot be had for the same reason
-            kinds = ", ".join(split.kind for split in group)
-            table.add_row(str(grid), kinds, *[""] * len(_FIGURES), Text(reason), style="dim")
+            kinds, every = [split.kind for split in group], [split.kind for split in splits if split.grid == grid]
+            table.add_row(
+                str(grid),
+                "any" if kinds == every else ", ".join(kinds),
+                *[""] * len(_FIGURES),
+                Text(reason),
+                style="dim",
+            )
             continue
         for split in group:
             style = "bold" if split is best else "" if split.fits else "dim"
