@@ -15,7 +15,7 @@ ALEXNET = (
     Layer.linear("fc7", 4096, 4096),
     Layer.linear("fc8", 4096, 1000),
 )
-#: The paper's supercomputer: a message takes 2 us, and a process gets 6 GB/s.
+#: A supercomputer as in the paper: a message takes 2 us, and a process gets 6 GB/s.
 CORI = LinkSpeed(6e9, 2e-6)
 #: 2.1 MB: a pair of linear layers.
 PAIR = (Layer.linear("up", 256, 1024), Layer.linear("down", 1024, 256))
