@@ -156,6 +156,36 @@ def test_a_crew_over_hosts_uses_their_links_and_is_considered_only_if_asked_for(
     assert split.inner == pytest.approx(4 * 0.75 * SIZE / SLOW.rate)
 
 
+def test_crews_that_meet_on_a_host_share_its_link() -> None:
+    """Three hosts, two crews: both reach over from the host in the middle."""
+    split = one(gossiped(PAIR, 256), Machine((1, 2, 1), FAST, SLOW), "2x2", "fsdp", spanning=True)
+    assert split.inner == pytest.approx(2 * (4 * 0.5 * SIZE) / SLOW.rate)
+
+
+def test_messages_take_their_latency_once_for_what_travels_together() -> None:
+    """By hand, with links of any rate: 2x2, tensor parallel, and two norms that every row holds."""
+    late = LinkSpeed(1e30, 1.0)
+    norms = tuple(Layer(f"norm{i}", "norm", weights=100) for i in range(2))
+    split = one(gossiped((*norms, *PAIR), 64), flat(4, late), "2x2", "tensor")
+    # The columns reduce backward, the rows reduce forward, and the norms are gathered: 2 + 2 + 1.
+    assert split.inner == pytest.approx(5.0)
+    assert split.across == pytest.approx(1.0)
+    assert one(gossiped(PAIR, 64, frequency=0.25), flat(2, late), "1x2", "data").across == pytest.approx(0.25)
+    far = Machine((1, 1), FAST, LinkSpeed(1e30, 7.0))
+    assert one(gossiped(PAIR, 64), far, "1x2", "data").across == pytest.approx(7.0)
+
+
+def test_bands_sum_the_statistics_of_batch_norm_and_what_is_pooled_over_the_image() -> None:
+    shape = IMAGES[0].image
+    assert shape is not None
+    norm = Layer("norm", "norm", weights=16, inputs=8192, outputs=8192, image=replace(shape, overlap=0))
+    pooled = Layer("pool", "reduction", inputs=8192, outputs=8)
+    _, statistics, reduction, last = inner_costs("domain", (IMAGES[0], norm, pooled, PAIR[0]), 2, samples=6)
+    assert statistics.volume.size == 3 * 4 * 16  # of the gradients, and of the statistics forward and backward
+    assert reduction.volume.size == 4 * 6 * 8
+    assert last.volume.size == 0
+
+
 def test_an_all_reduce_across_shares_the_links_of_hosts() -> None:
     """Two rings, one for each row, leave every host: 2 (P_c - 1) / P_c of the whole model."""
     machine = Machine((2, 2, 2, 2), FAST, SLOW)
