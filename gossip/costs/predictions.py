@@ -69,8 +69,7 @@ class MemoryNeed:
     parameters: float
     gradients: float
     optimizer: float
-    #: What the exchange across holds: a part sent and not yet answered, one received and not yet merged, and a copy of
-    #: what a crew has spread over its rows, because torch's own memory cannot be gossiped from.
+    #: What the exchange across holds: a part sent and not yet answered, and one received and not yet merged.
     exchange: float
     #: What FSDP gathers for a layer: its weights and their gradient.
     gathered: float
@@ -253,12 +252,11 @@ def _memory(job: Job, grid: Grid, kind: str, costs: Sequence[InnerCost], samples
     held = sum(layer.weights * cost.held for layer, cost in pairs) * VALUE
     sent = job.across.volume(grid, job.weights * VALUE).size
     parcels = sent * 2 if job.across.gossips else job.across.codec * job.weights * VALUE / grid.rows
-    copies = sum(layer.weights * cost.held for layer, cost in pairs if not cost.is_replicated) * VALUE
     return MemoryNeed(
         parameters=held,
         gradients=held,
         optimizer=held * job.states,
-        exchange=(parcels if grid.replicas > 1 else 0.0) + copies,
+        exchange=parcels if grid.replicas > 1 else 0.0,
         gathered=2 * VALUE * max(layer.weights for layer in job.layers) if kind == "fsdp" else 0.0,
         activations=sum(layer.outputs * cost.kept for layer, cost in pairs) * samples * VALUE,
     )

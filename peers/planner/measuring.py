@@ -37,9 +37,12 @@ def measure_pace(model: nn.Module, shape: InputShape, samples: int, processes: i
         processes: the processes of this machine, among which its cores are divided.
     """
     threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
+    cores = os.cpu_count() or 1
+    torch.set_num_threads(max(1, cores // processes))
     try:
-        small, large = (_seconds(model, shape, count) for count in (samples, samples * _LARGER))
+        # Processes that share a core take turns.
+        crowd = max(1.0, processes / cores)
+        small, large = (_seconds(model, shape, count) * crowd for count in (samples, samples * _LARGER))
     finally:
         torch.set_num_threads(threads)
     each = (large - small) / (samples * (_LARGER - 1))

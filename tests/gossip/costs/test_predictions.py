@@ -205,11 +205,10 @@ def test_memory_by_hand() -> None:
     assert data.exchange == 2 * SIZE / 2
     assert data.activations == 4 * 16 * (1024 + 256)
     assert data.total == 5 * SIZE + data.activations
-    # Two parcels of half the row's half, and the copy of the row's part.
-    assert (sharded.parameters, sharded.optimizer, sharded.exchange) == (SIZE / 2, SIZE, SIZE / 2 + SIZE / 2)
+    assert (sharded.parameters, sharded.optimizer, sharded.exchange) == (SIZE / 2, SIZE, SIZE / 2)
     assert sharded.gathered == 2 * 4 * 256 * 1024
     assert sharded.activations == data.activations
-    assert (split.parameters, split.exchange, split.gathered) == (SIZE / 4, SIZE / 4, 0)
+    assert (split.parameters, split.exchange, split.gathered) == (SIZE / 4, 0, 0)
     assert split.activations == 4 * 64 * (1024 / 4 + 256)
 
 

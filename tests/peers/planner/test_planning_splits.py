@@ -109,6 +109,14 @@ def test_measuring_leaves_no_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(one.grad is None for one in model.parameters())
 
 
+def test_processes_that_share_a_core_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 2.0] * 4 + [0.0, 5.0] * 4)
+    monkeypatch.setattr("peers.planner.measuring.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("peers.planner.measuring.os.cpu_count", lambda: 2)
+    pace = measure_pace(mlp(), InputShape([256]), samples=1, processes=8)
+    assert (pace.each, pace.fixed) == (4.0, 4.0)
+
+
 def test_a_disturbed_measurement_has_no_fixed_part(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 8.0] * 4 + [0.0, 4.0] * 4)
     monkeypatch.setattr("peers.planner.measuring.time.perf_counter", lambda: next(clock))
