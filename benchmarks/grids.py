@@ -5,8 +5,8 @@
 The hosts are network namespaces on one bridge, with ``tc tbf`` on both ends of each link: 4 hosts x 2 slots and 2 hosts
 x 4 slots (``--quick``: 2 x 2). On each an MLP and a small convolutional network train, with three batch sizes, in every
 split that the planner considers and torch can run: whole replicas, FSDP and tensor parallel. Replicas gossip by sgp
-with endless patience, so that a step has all of its traffic. The loopback and the computing are measured before; the links
-are what they were made. All processes share the cores of this machine.
+with endless patience, so that a step has all of its traffic. The loopback and the computing are measured before; the
+links are what they were made. All processes share the cores of this machine.
 
 Bars: in every case the planner's pick takes at most 1.1 times as long as the split that was measured to be the best,
 and in one case at least the best is neither whole replicas nor one replica. `mixed` and `domain` are not run yet.
