@@ -17,6 +17,7 @@ from torch.nn import functional
 from benchmarks.characters_job import characters
 from benchmarks.engine_worker import cpu_seconds, peak_rss
 from benchmarks.fashion_data import scaled, small_network, test_images, train_images
+from benchmarks.grid_job import grid
 from benchmarks.processes import Answer
 from benchmarks.swarm_methods import Method, method
 from peers.data.sampler import PeerSampler
@@ -170,4 +171,5 @@ JOBS: dict[str, Callable[[int, int, dict[str, Any]], Answer]] = {
     "emulated": emulated,
     "fashion": fashion,
     "characters": characters,
+    "grid": grid,
 }

@@ -23,6 +23,7 @@ from launch.commands import (
     join_command,
     keygen_command,
     launch_command,
+    plan_command,
     report_command,
     simulate_command,
     status_command,
@@ -52,6 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     report_command,
     topologies_command,
     simulate_command,
+    plan_command,
     keygen_command,
 )
 

@@ -18,7 +18,7 @@ LAYERS = ["topologies", "gossip", "peers", "launch"]
 #: The rooms of each layer, and the modules beside them: each imports only those before it, and itself.
 ROOMS = {
     "gossip": [
-        *("version", "errors", "shares", "grids", "endpoint", "keys", "arrivals", "settings", "link"),
+        *("version", "errors", "shares", "grids", "costs", "endpoint", "keys", "arrivals", "settings", "link"),
         *("values", "codecs", "wire", "membership", "books", "policies", "view", "events"),
         *("exchange", "collective", "core", "presets", "faults", "net", "simulation"),
     ],
@@ -36,6 +36,7 @@ ROOMS = {
             "closing",
             "peer",
             "joining",
+            "planner",
         ),
     ],
     "launch": [
