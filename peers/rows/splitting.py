@@ -18,10 +18,11 @@ from peers.rows.row_group import RowGroup
 from peers.rows.row_parts import RowsError, row_range
 from peers.rows.row_tensor import RowPass, RowTensor
 
-__all__ = ["split_rows"]
+__all__ = ["group_of", "split_rows"]
 
 #: These fill the table of handlers.
 _TABLES = (pointwise, row_norm, windows)
+_GRADIENT = "the gradient of "
 Model = TypeVar("Model", bound=torch.nn.Module)
 
 
@@ -60,11 +61,20 @@ def split_rows(model: Model, mesh_or_group: Any, *, example: torch.Tensor | None
     group.copy_from_first(tensors)
     plain = copy.deepcopy(model) if example is not None else None
     splitting = _Splitting(group, model)
+    for part in model.modules():
+        if part is not model:
+            part.register_forward_pre_hook(splitting.check_part)
     model.register_forward_pre_hook(splitting.begin, with_kwargs=True)
-    model.register_forward_hook(splitting.end)
+    model.register_forward_hook(splitting.end, always_call=True)
     if plain is not None and example is not None:
         _compare(copy.deepcopy(model), plain, example, group)
     return model
+
+
+def group_of(model: torch.nn.Module) -> RowGroup | None:
+    """Return the processes that a model was split over, with the bytes that they have sent; None if it was not."""
+    hooks = [getattr(hook, "__self__", None) for hook in model._forward_pre_hooks.values()]
+    return next((one.group for one in hooks if isinstance(one, _Splitting)), None)
 
 
 class _Splitting:
@@ -74,7 +84,19 @@ class _Splitting:
         self.group = group
         #: Whether passes in training mode draw random numbers: known from its modules, or seen in an earlier pass.
         self._draws = any(isinstance(module, _DropoutNd) and module.p > 0 for module in model.modules())
+        #: The state of the generators when the pass began.
         self._before = 0
+        #: Whether a pass is under way.
+        self._inside = False
+
+    def check_part(self, part: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        """Refuse images for a part of the model: it has not been told that these are rows, and would pad them."""
+        if not self._inside and any(isinstance(one, torch.Tensor) and one.ndim == 4 for one in args):
+            if not any(isinstance(one, RowTensor) for one in args):
+                raise RowsError(
+                    f"{type(part).__name__} is a part of a model that was split, and was called by itself: images go "
+                    "through the whole model; split that part instead if only it is to be used"
+                )
 
     def begin(
         self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -86,6 +108,7 @@ class _Splitting:
         digest = self._before if self._draws else 0
         bounds = agreed_bounds(images, model.training, digest, self.group, device)
         of = RowPass(self.group, model)
+        self._inside = True
 
         def wrapped(value: Any) -> Any:
             found = isinstance(value, torch.Tensor) and value.ndim == 4
@@ -95,6 +118,7 @@ class _Splitting:
 
     def end(self, model: torch.nn.Module, args: Any, output: Any) -> Any:  # noqa: ARG002
         """Gather what the model returns as rows, and remember whether random numbers were drawn."""
+        self._inside = False
         result = tree_map(lambda one: gather_rows(one) if isinstance(one, torch.Tensor) else one, output)
         if self._before and not self._draws:
             device = next((one.device for one in model.parameters()), torch.device("cpu"))
@@ -106,9 +130,8 @@ def _check_splittable(model: Any) -> None:
     """Raise a `SettingsError` unless this is a plain module whose calls can be followed."""
     if not isinstance(model, torch.nn.Module):
         raise SettingsError(f"model: a {type(model).__name__} is not a torch.nn.Module")
-    for hook in model._forward_pre_hooks.values():
-        if isinstance(getattr(hook, "__self__", None), _Splitting):
-            raise SettingsError(f"model: this {type(model).__name__} was split before; split a model once")
+    if group_of(model) is not None:
+        raise SettingsError(f"model: this {type(model).__name__} was split before; split a model once")
     for name, module in model.named_modules():
         kind = type(module).__name__
         if isinstance(module, torch.jit.ScriptModule) or kind == "OptimizedModule":
@@ -141,7 +164,7 @@ def _compare(split: torch.nn.Module, plain: torch.nn.Module, example: torch.Tens
         for model, images in ((split, own), (plain, example)):
             torch.set_rng_state(random)
             results.append(_results(model.train(training), images))
-        worst, name = max((_distance(*both), name) for name, both in _paired(*results))
+        worst, name = _worst(*results)
         apart = group.table(torch.tensor([worst], dtype=torch.float64, device=example.device)).max().item()
         if not apart <= tolerance:
             raise RowsError(
@@ -161,7 +184,7 @@ def _results(model: torch.nn.Module, images: torch.Tensor) -> dict[str, torch.Te
         smooth = [one for one in found.values() if one.requires_grad]
         if smooth:
             torch.stack([one.to(torch.float64).square().mean() for one in smooth]).sum().backward()
-    found |= {f"the gradient of {name}": one.grad for name, one in model.named_parameters() if one.grad is not None}
+    found |= {f"{_GRADIENT}{name}": one.grad for name, one in model.named_parameters() if one.grad is not None}
     return found
 
 
@@ -170,17 +193,19 @@ def _each(output: Any, use: Callable[[torch.Tensor], Any]) -> None:
     tree_map(lambda one: use(one) if isinstance(one, torch.Tensor) else None, output)
 
 
-def _paired(
-    split: dict[str, torch.Tensor], plain: dict[str, torch.Tensor]
-) -> list[tuple[str, tuple[torch.Tensor | None, torch.Tensor | None]]]:
-    return [(name, (split.get(name), plain.get(name))) for name in {**plain, **split}]
+def _worst(split: dict[str, torch.Tensor], plain: dict[str, torch.Tensor]) -> tuple[float, str]:
+    """Return how far two results are apart at most, relative to their size, and where.
 
-
-def _distance(one: torch.Tensor | None, other: torch.Tensor | None) -> float:
-    """Return how far two tensors are apart, relative to the larger; infinity if one is missing or has another shape."""
-    if one is None or other is None or one.shape != other.shape:
-        return float("inf")
-    one, other = one.detach().double(), other.detach().double()
-    apart = float((one - other).abs().max()) if one.numel() else 0.0
-    size = float(torch.maximum(one.abs().max(), other.abs().max())) if one.numel() else 0.0
-    return apart / size if size > 0 else apart
+    The size of gradients is that of the largest one: a bias before a batch norm has none but rounding errors.
+    """
+    sizes = {name: float(one.detach().abs().max()) if one.numel() else 0.0 for name, one in plain.items()}
+    largest = max([size for name, size in sizes.items() if name.startswith(_GRADIENT)], default=0.0)
+    found = [(0.0, "nothing")]
+    for name in {**plain, **split}:
+        one, other = split.get(name), plain.get(name)
+        if one is None or other is None or one.shape != other.shape:
+            return float("inf"), name
+        apart = float((one - other).detach().abs().max()) if one.numel() else 0.0
+        size = largest if name.startswith(_GRADIENT) else sizes[name]
+        found.append((apart / size if size > 0 else apart, name))
+    return max(found)
