@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from peers.rows.row_autograd import memory_order
 from peers.rows.row_parts import Bounds, RowsError
 from peers.rows.row_tensor import RowTensor, handles, named, whole
 
@@ -154,7 +155,9 @@ def _dropout(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return x
     x.check()
     with torch.no_grad():
-        kept = func(torch.ones(tuple(x.shape), dtype=x.local.dtype, device=x.local.device), given["p"], True)
+        ones = torch.ones(tuple(x.shape), dtype=x.local.dtype, device=x.local.device)
+        # Values are drawn in the order in which they lie in memory.
+        kept = func(ones.contiguous(memory_format=memory_order(x.local)), given["p"], True)
         kept = kept.narrow(2, x.bounds[x.of.group.row], x.local.shape[2])
     if given["inplace"]:
         x.local.mul_(kept)

@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from peers.rows.row_group import RowGroup
 from peers.rows.row_parts import Bounds
 
-__all__ = ["AllRows", "SumRows", "TakeRows", "WholeGradients"]
+__all__ = ["AllRows", "SumRows", "TakeRows", "WholeGradients", "memory_order"]
 
 
 class TakeRows(torch.autograd.Function):
@@ -42,7 +42,7 @@ class TakeRows(torch.autograd.Function):
             (*local.shape[:2], high - low, local.shape[3]),
             dtype=local.dtype,
             device=local.device,
-            memory_format=_memory_format(local),
+            memory_format=memory_order(local),
         )
         if low < 0:
             rows.narrow(2, 0, -low).fill_(fill)
@@ -65,7 +65,7 @@ class TakeRows(torch.autograd.Function):
         begin, end = bounds[group.row], bounds[group.row + 1]
         own = torch.zeros(
             (*grad.shape[:2], end - begin, grad.shape[3]), dtype=grad.dtype, device=grad.device
-        ).contiguous(memory_format=_memory_format(grad))
+        ).contiguous(memory_format=memory_order(grad))
         first, last = max(low, begin), min(high, end)
         if first < last:
             own.narrow(2, first - begin, last - first).copy_(grad.narrow(2, first - low, last - first))
@@ -148,7 +148,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _memory_format(tensor: torch.Tensor) -> torch.memory_format:
+def memory_order(tensor: torch.Tensor) -> torch.memory_format:
     """Return the order in which a batch of images lies in memory."""
     last = tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
     return torch.channels_last if last else torch.contiguous_format

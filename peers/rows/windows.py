@@ -74,10 +74,8 @@ def _convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ro
 def _max_pooling(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     names = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
     defaults = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
-    images, kernel, stride, padding, dilation, ceil, indices = _arguments(names, args, kwargs, **defaults)
+    images, kernel, stride, padding, dilation, ceil, _ = _arguments(names, args, kwargs, **defaults)
     x = _images(images)
-    if indices:
-        raise RowsError(f"return_indices={indices}: indices are those of the whole image; gather the rows before it")
     (high, wide), (down, across) = _pair(kernel), _pair(stride if stride else kernel)
     (above, left), (spread, spread_across) = _pair(padding), _pair(dilation)
     window = Window(high, down, above, above, spread, ceil)
