@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from peers.joining import join
     from peers.peer import Evaluation, Peer, PeerError
+    from peers.rows.splitting import split_rows
     from peers.session.agreement_errors import AgreementError, DivergenceError
 
-__all__ = ["AgreementError", "DivergenceError", "Evaluation", "Peer", "PeerError", "join"]
+__all__ = ["AgreementError", "DivergenceError", "Evaluation", "Peer", "PeerError", "join", "split_rows"]
 
 #: The module that defines each name.
 _HOMES = {
@@ -35,6 +36,7 @@ _HOMES = {
     "Peer": "peers.peer",
     "PeerError": "peers.peer",
     "join": "peers.joining",
+    "split_rows": "peers.rows.splitting",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of the package's

@@ -14,12 +14,13 @@ from peers.rows.row_tensor import RowTensor, handles, named, whole
 __all__: list[str] = []
 
 #: Functions of one value at a time, of one or more tensors. Each may have a form with _ behind, which works in place.
-_NAMES = """abs add addcdiv addcmul celu clamp clamp_max clamp_min clip clone contiguous cos detach div divide elu erf exp
-expm1 eq float_power floor ge gelu gt hardshrink hardsigmoid hardswish hardtanh isfinite isinf isnan le leaky_relu lerp
-log log1p log2 log_sigmoid logaddexp logical_and logical_not logical_or logsigmoid lt maximum minimum mish mul multiply
-nan_to_num ne neg negative pow prelu reciprocal relu relu6 round rsqrt rsub selu sigmoid sign silu sin
-softplus softshrink softsign sqrt square sub subtract tanh tanhshrink threshold true_divide where masked_fill
-bfloat16 bool double float half to type_as zeros_like ones_like requires_grad_ alias"""
+_NAMES = """abs add addcdiv addcmul celu clamp clamp_max clamp_min clip clone contiguous cos detach div divide elu
+erf exp expm1 eq float_power floor ge gelu gt hardshrink hardsigmoid hardswish hardtanh isfinite isinf
+isnan le leaky_relu lerp log log1p log2 log_sigmoid logaddexp logical_and logical_not logical_or
+logsigmoid lt maximum minimum mish mul multiply nan_to_num ne neg negative pow prelu reciprocal relu
+relu6 round rsqrt rsub selu sigmoid sign silu sin softplus softshrink softsign sqrt square sub subtract
+tanh tanhshrink threshold true_divide where masked_fill bfloat16 bool double float half to type_as
+zeros_like ones_like requires_grad_ alias"""
 _OPERATORS = """add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv div rdiv idiv pow rpow ipow neg pos
 abs eq ne lt le gt ge and or xor invert"""
 _HOLDERS = (torch, torch.Tensor, functional, torch._C._nn, torch.special)
@@ -68,7 +69,8 @@ def _pointwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if "out" in kwargs:
         raise RowsError(f"out={type(kwargs['out']).__name__}: results are not written into other tensors; assign them")
     name = getattr(func, "__name__", "")
-    in_place = name.endswith("_") and not name.startswith("__") or name.startswith("__i") and name != "__invert__"
+    operator = name.startswith("__")
+    in_place = name.startswith("__i") and name != "__invert__" if operator else name.endswith("_")
     in_place = in_place or bool(kwargs.get("inplace"))
     if in_place and not isinstance(args[0], RowTensor):
         raise RowsError(f"{named(func)} would write rows into a plain tensor of the shape {tuple(args[0].shape)}")
@@ -148,7 +150,7 @@ def _item(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 @handles(functional.dropout)
 def _dropout(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Draw for the whole image and use the own rows: so that generators, which all begin alike, stay alike."""
-    given = {"p": 0.5, "training": True, "inplace": False}
+    given: dict[str, Any] = {"p": 0.5, "training": True, "inplace": False}
     given |= dict(zip(("input", "p", "training", "inplace"), args, strict=False)) | kwargs
     x = given["input"]
     if not given["training"] or given["p"] == 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gossip.errors import GossipError, SettingsError
 
@@ -98,7 +99,7 @@ class Window:
         middle = (self.extent - 1) // 2 - self.above
         inner = [min(max(-((middle - bound) // self.stride), 0), height) for bound in bounds[1:-1]]
         found = (0, *inner, height)
-        if all(low < high for low, high in zip(found, found[1:], strict=False)):
+        if all(low < high for low, high in pairwise(found)):
             return found
         if height < rows:
             raise RowsError(
@@ -111,5 +112,5 @@ class Window:
         """Return the input rows that each process needs for its output rows; below 0 and above the height: padding."""
         return [
             (low * self.stride - self.above, (high - 1) * self.stride - self.above + self.extent)
-            for low, high in zip(out, out[1:], strict=False)
+            for low, high in pairwise(out)
         ]

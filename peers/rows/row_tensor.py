@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -88,7 +89,7 @@ class RowTensor(torch.Tensor):
                 made.register_hook(_stray_gradient)
         return made
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # noqa: ARG002
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
         group = self.of.group
         return f"RowTensor(row {group.row} of {group.size}, bounds={self.bounds}, local={self.local})"
 
@@ -105,7 +106,7 @@ class RowTensor(torch.Tensor):
             raise RowsError(f"{tensor.of.place()}: {named(func)}: {error}") from None
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Refuse what has come past the table: the wrapper has no values."""
@@ -123,14 +124,16 @@ class RowTensor(torch.Tensor):
         self.check()
         if bounds == self.bounds:
             return self.local
-        return self.take(list(zip(bounds, bounds[1:], strict=False)))
+        return self.rows_for(list(pairwise(bounds)))
 
-    def take(self, needed: list[tuple[int, int]], fill: float = 0.0) -> torch.Tensor:
+    def rows_for(self, needed: list[tuple[int, int]], fill: float = 0.0) -> torch.Tensor:
         """Return the rows that this process needs, where ``needed`` has those of all processes."""
         self.check()
-        if needed == list(zip(self.bounds, self.bounds[1:], strict=False)):
+        if needed == list(pairwise(self.bounds)):
             return self.local
-        rows: torch.Tensor = TakeRows.apply(self.local, self.of.group, self.bounds, needed, fill)
+        rows: torch.Tensor = TakeRows.apply(  # type: ignore[no-untyped-call]
+            self.local, self.of.group, self.bounds, needed, fill
+        )
         return rows
 
     def check(self) -> None:
@@ -146,7 +149,7 @@ class RowTensor(torch.Tensor):
 def whole(x: RowTensor) -> torch.Tensor:
     """Return all rows, as a plain tensor that is the same at all processes."""
     x.check()
-    rows: torch.Tensor = AllRows.apply(x.local, x.of.group, x.bounds)
+    rows: torch.Tensor = AllRows.apply(x.local, x.of.group, x.bounds)  # type: ignore[no-untyped-call]
     return rows
 
 
@@ -162,7 +165,7 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 
 def named(func: Any) -> str:
     """Return the name of a function of torch."""
-    return resolve_name(func) or getattr(func, "__name__", repr(func))
+    return str(resolve_name(func) or getattr(func, "__name__", repr(func)))
 
 
 def _refused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

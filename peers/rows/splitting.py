@@ -91,12 +91,12 @@ class _Splitting:
 
     def check_part(self, part: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """Refuse images for a part of the model: it has not been told that these are rows, and would pad them."""
-        if not self._inside and any(isinstance(one, torch.Tensor) and one.ndim == 4 for one in args):
-            if not any(isinstance(one, RowTensor) for one in args):
-                raise RowsError(
-                    f"{type(part).__name__} is a part of a model that was split, and was called by itself: images go "
-                    "through the whole model; split that part instead if only it is to be used"
-                )
+        images = [one for one in args if isinstance(one, torch.Tensor) and one.ndim == 4]
+        if not self._inside and images and not any(isinstance(one, RowTensor) for one in images):
+            raise RowsError(
+                f"{type(part).__name__} is a part of a model that was split, and was called by itself: images go "
+                "through the whole model; split that part instead if only it is to be used"
+            )
 
     def begin(
         self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]

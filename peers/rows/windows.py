@@ -45,7 +45,7 @@ def _windowed(x: RowTensor, window: Window, fill: float = 0.0) -> tuple[torch.Te
     if window.out_height(height) < 1:
         raise RowsError(f"a window of {window.extent} rows does not fit into an image of {height} rows")
     bounds = window.out_bounds(x.bounds)
-    return x.take(window.needed(bounds), fill), bounds
+    return x.rows_for(window.needed(bounds), fill), bounds
 
 
 @handles(torch.conv2d)
@@ -71,7 +71,7 @@ def _convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ro
 
 
 @handles(functional.max_pool2d, torch.max_pool2d)
-def _max_pooling(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _max_pooling(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
     names = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
     defaults = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
     images, kernel, stride, padding, dilation, ceil, _ = _arguments(names, args, kwargs, **defaults)
@@ -138,7 +138,7 @@ def _padding(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RowTen
 @handles(functional.interpolate, functional.upsample)
 def _upsampling(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RowTensor:  # noqa: ARG001
     names = ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
-    defaults = {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None}
+    defaults: dict[str, Any] = {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None}
     defaults |= {"recompute_scale_factor": None, "antialias": False}
     images, size, scale, mode, *_ = _arguments(names, args, kwargs, **defaults)
     x = _images(images)
