@@ -71,9 +71,9 @@ def _cure(name: str) -> str:
 
 def random_digest(device: torch.device) -> int:
     """Return a checksum of the states of the random number generators that a pass draws from; never 0."""
-    digest = zlib.crc32(torch.get_rng_state().numpy())
+    digest = zlib.crc32(torch.get_rng_state().numpy().tobytes())
     if device.type == "cuda":
-        digest = zlib.crc32(torch.cuda.get_rng_state(device).numpy(), digest)
+        digest = zlib.crc32(torch.cuda.get_rng_state(device).numpy().tobytes(), digest)
     return digest or 1
 
 

@@ -84,5 +84,5 @@ def _reduced(x: RowTensor, axes: set[int], keepdim: bool, *, mean: bool) -> torc
     x.check()
     half = x.local.dtype in (torch.float16, torch.bfloat16)
     part = x.local.sum(tuple(axes), keepdim=keepdim, dtype=torch.float32 if half else None)
-    total: torch.Tensor = SumRows.apply(part, x.of.group)
+    total: torch.Tensor = SumRows.apply(part, x.of.group)  # type: ignore[no-untyped-call]
     return (total / math.prod(x.shape[axis] for axis in axes) if mean else total).to(x.local.dtype)

@@ -57,7 +57,7 @@ class TakeRows(torch.autograd.Function):
         return rows
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """Return the gradient of the own rows: what this process found, and what the others did."""
         (grad,) = grads
@@ -85,7 +85,7 @@ class AllRows(torch.autograd.Function):
         return TakeRows.forward(_Unused(), local, group, bounds, every, 0.0)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """Return the own rows of the gradient, which every process has whole."""
         return grads[0].narrow(2, ctx.begin, ctx.height).clone(), None, None
@@ -104,7 +104,7 @@ class SumRows(torch.autograd.Function):
         return group.sum(part)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # noqa: ARG004
         """Return the gradient as it is: each part counts once in the sum."""
         return grads[0], None
@@ -121,7 +121,7 @@ class WholeGradients(torch.autograd.Function):
         return tuple(tensor.view_as(tensor) for tensor in tensors)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """Return the sums; a tensor that no split layer used has none."""
         found = list(grads)
@@ -139,7 +139,7 @@ def _sums(group: RowGroup, grads: Sequence[torch.Tensor | None], wide: torch.dty
     if not present:
         return []
     flat = group.sum(torch.cat([grad.reshape(-1).to(wide) for grad in present]))
-    parts = flat.split([grad.numel() for grad in present])
+    parts = flat.split([grad.numel() for grad in present])  # type: ignore[no-untyped-call]
     return [part.view(grad.shape).to(grad.dtype) for part, grad in zip(parts, present, strict=True)]
 
 

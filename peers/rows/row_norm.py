@@ -45,7 +45,7 @@ class _BatchNorm(torch.autograd.Function):
         return y.to(x.dtype), mean, var, count
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """Return the gradients of the values, the weight and the bias."""
         x, weight, mean, inverse, count = ctx.saved_tensors
@@ -75,7 +75,7 @@ def _across(values: torch.Tensor) -> torch.Tensor:
 @handles(functional.batch_norm)
 def _batch_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RowTensor:
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-    given = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
+    given: dict[str, Any] = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
     given |= dict(zip(names, args, strict=False)) | kwargs
     x, running_mean, running_var, weight, bias, training, momentum, eps = (given[name] for name in names)
     if not isinstance(x, RowTensor):
@@ -84,7 +84,8 @@ def _batch_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Row
     weight, bias = x.of.replicated(weight), x.of.replicated(bias)
     if not training:
         return x.like(func(x.local, running_mean, running_var, weight, bias, False, momentum, eps))
-    y, mean, var, count = _BatchNorm.apply(x.local, weight, bias, eps, x.of.group)
+    results = _BatchNorm.apply(x.local, weight, bias, eps, x.of.group)  # type: ignore[no-untyped-call]
+    y, mean, var, count = results
     if running_mean is not None:
         with torch.no_grad():
             running_mean.mul_(1 - momentum).add_(mean * momentum)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from itertools import pairwise
+from types import FrameType
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ class RowPass:
         self._weights: dict[int, torch.Tensor] = {}
         weights = [one for one in model.parameters() if one.requires_grad]
         if weights and torch.is_grad_enabled():
-            shared = WholeGradients.apply(group, *weights)
+            shared = WholeGradients.apply(group, *weights)  # type: ignore[no-untyped-call]
             self._weights = {id(one): alias for one, alias in zip(weights, shared, strict=True)}
 
     def replicated(self, tensor: Any) -> Any:
@@ -54,17 +55,19 @@ class RowPass:
         if not isinstance(tensor, torch.Tensor) or not (tensor.requires_grad and torch.is_grad_enabled()):
             return tensor
         known = self._weights.get(id(tensor))
-        return WholeGradients.apply(self.group, tensor)[0] if known is None else known
+        if known is not None:
+            return known
+        return WholeGradients.apply(self.group, tensor)[0]  # type: ignore[no-untyped-call]
 
     def place(self) -> str:
         """Return the innermost module that is computing, by its name in the model."""
         names = {id(module): name for name, module in self._model.named_modules()}
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             module = frame.f_locals.get("self")
             if isinstance(module, torch.nn.Module) and id(module) in names:
                 return f"{names[id(module)] or 'the model'} ({type(module).__name__})"
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return "the model"
 
 
@@ -80,16 +83,16 @@ class RowTensor(torch.Tensor):
         """Wrap the rows of this process; ``bounds`` says which ones they are."""
         shape = (*local.shape[:2], bounds[-1], local.shape[3])
         grad = local.requires_grad
-        made: RowTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: RowTensor = torch.Tensor._make_wrapper_subclass(
             cls, shape, dtype=local.dtype, device=local.device, requires_grad=grad
         )
         made.local, made.bounds, made.of = local, bounds, of
         if grad:
             with torch._C.DisableTorchFunctionSubclass():
-                made.register_hook(_stray_gradient)
+                made.register_hook(_stray_gradient)  # type: ignore[no-untyped-call]
         return made
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         group = self.of.group
         return f"RowTensor(row {group.row} of {group.size}, bounds={self.bounds}, local={self.local})"
 

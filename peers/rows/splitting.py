@@ -183,7 +183,8 @@ def _results(model: torch.nn.Module, images: torch.Tensor) -> dict[str, torch.Te
         model.zero_grad()
         smooth = [one for one in found.values() if one.requires_grad]
         if smooth:
-            torch.stack([one.to(torch.float64).square().mean() for one in smooth]).sum().backward()
+            loss = torch.stack([one.to(torch.float64).square().mean() for one in smooth]).sum()
+            loss.backward()  # type: ignore[no-untyped-call]
     found |= {f"{_GRADIENT}{name}": one.grad for name, one in model.named_parameters() if one.grad is not None}
     return found
 

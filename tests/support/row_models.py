@@ -71,7 +71,8 @@ def encoder_net() -> nn.Module:
     """Returns images: they are gathered at the end."""
     return nn.Sequential(
         nn.ZeroPad2d((1, 2, 3, 0)), nn.Conv2d(3, 4, 4), nn.SiLU(), nn.Conv2d(4, 8, 3, padding="same"),
-        nn.PixelShuffle(2), nn.Conv2d(2, 3, 4, 2, 1), nn.Upsample(scale_factor=2), nn.Conv2d(3, 2, 3, padding=1), nn.LogSoftmax(dim=1),
+        nn.PixelShuffle(2), nn.Conv2d(2, 3, 4, 2, 1), nn.Upsample(scale_factor=2), nn.Conv2d(3, 2, 3, padding=1),
+        nn.LogSoftmax(dim=1),
     )  # fmt: skip
 
 
