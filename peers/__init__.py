@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from peers.joining import join
     from peers.peer import Evaluation, Peer, PeerError
     from peers.planner.planning_splits import plan
+    from peers.rows.splitting import split_rows
     from peers.session.agreement_errors import AgreementError, DivergenceError
 
-__all__ = ["AgreementError", "DivergenceError", "Evaluation", "Peer", "PeerError", "join", "plan"]
+__all__ = ["AgreementError", "DivergenceError", "Evaluation", "Peer", "PeerError", "join", "plan", "split_rows"]
 
 #: The module that defines each name.
 _HOMES = {
@@ -37,6 +38,7 @@ _HOMES = {
     "PeerError": "peers.peer",
     "join": "peers.joining",
     "plan": "peers.planner.planning_splits",
+    "split_rows": "peers.rows.splitting",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of the package's

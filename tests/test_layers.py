@@ -23,7 +23,7 @@ ROOMS = {
         *("exchange", "collective", "core", "presets", "faults", "net", "simulation"),
     ],
     "peers": [
-        *("setting_kinds", "setup", "own_process", "device", "optimizers", "crew"),
+        *("setting_kinds", "setup", "own_process", "device", "optimizers", "crew", "rows"),
         *("data", "table", "state", "model", "methods", "checkpoints"),
         *(
             "session",
