@@ -9,8 +9,9 @@ import torch
 
 from gossip.errors import SettingsError
 from peers.crew.crew import Crew
+from peers.rows.row_parts import row_range
 
-__all__ = ["Split", "part_of"]
+__all__ = ["Split"]
 
 _WAYS = ("none", "batch", "rows")
 #: The dimension of the rows in a batch of images: samples, channels, rows, columns.
@@ -43,7 +44,7 @@ class Split:
         if len(indices) < self._crew.rows:
             # A row without a sample could not compute, and the others would wait for it.
             indices = [indices[place % len(indices)] for place in range(self._crew.rows)]
-        start, stop = part_of(len(indices), self._crew.rows, self._crew.row)
+        start, stop = row_range(len(indices), self._crew.rows, self._crew.row)
         return indices[start:stop]
 
     def rows_of(self, batch: Any) -> Any:
@@ -60,17 +61,5 @@ class Split:
         return batch
 
     def _cut(self, images: torch.Tensor) -> torch.Tensor:
-        height = images.shape[_HEIGHT]
-        if height < self._crew.rows:
-            raise SettingsError(
-                f"split='rows': images of {height} rows cannot be split among the {self._crew.rows} rows of a crew"
-            )
-        start, stop = part_of(height, self._crew.rows, self._crew.row)
+        start, stop = row_range(images.shape[_HEIGHT], self._crew.rows, self._crew.row)
         return images.narrow(_HEIGHT, start, stop - start).contiguous()
-
-
-def part_of(size: int, rows: int, row: int) -> tuple[int, int]:
-    """Return the start and the stop of a row's part: parts differ by one at most, and the first ones are larger."""
-    base, more = divmod(size, rows)
-    start = row * base + min(row, more)
-    return start, start + base + (row < more)
