@@ -15,4 +15,12 @@ def test_a_split_model_is_the_plain_one(rows: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [2, 3])
 def test_what_would_be_wrong_is_refused_by_all(rows: int, tmp_path: Path) -> None:
-    run_rows(rows, tmp_path / "store", "refusals", "disagreements", "examples_given", "kinds", "example_net")
+    run_rows(
+        rows, tmp_path / "store", "refusals", "disagreements", "examples_given", "kinds", "recomputed", "example_net"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [2, 3, 4])
+def test_more_windows_of_the_same(rows: int, tmp_path: Path) -> None:
+    run_rows(rows, tmp_path / "store", "more_windows")
