@@ -96,7 +96,7 @@ def form(
     except (RuntimeError, ValueError) as error:
         raise CrewError(
             f"row {crew.row} of replica {crew.replica} did not find the other {crew.rows - 1} of its crew within "
-            f"{timeout:g} s: {str(error).splitlines()[0]:.200}. Does every row run? Its log says why it did not start"
+            f"{timeout:g} s: {(str(error).splitlines() or ['no answer'])[0]:.200}. Does every row run? Its log says why it did not start"
         ) from error
     return crew
 
