@@ -212,9 +212,7 @@ def _check_lives(unit: str, who: str, kills: Sequence[Fault], restarts: Sequence
     name = f"{unit} {who.partition('.')[0]}"
     if len(restarts) > len(kills):
         often = "never killed" if not kills else f"killed only {len(kills)}x"
-        raise SettingsError(
-            f"{restarts[-1].text!r}: {name} is {often}, so it cannot be restarted; add kill:{who}@100"
-        )
+        raise SettingsError(f"{restarts[-1].text!r}: {name} is {often}, so it cannot be restarted; add kill:{who}@100")
     if len(kills) > len(restarts) + 1:
         raise SettingsError(f"{kills[-1].text!r}: {name} is killed before; add a restart:{who}@... in between")
     if len({_at(one).in_steps for one in (*kills, *restarts)}) > 1:

@@ -209,7 +209,7 @@ class Crew:
             exchange()
         except RuntimeError as error:
             raise self.loss(error) or CrewError(
-                f"row {self.row} of replica {self.replica} cannot go on with its crew: {_first_line(error)}"
+                f"row {self.row} of replica {self.replica} cannot go on with its crew: {first_line(error)}"
             ) from error
 
     def loss(self, error: BaseException | None) -> CrewError | None:
@@ -238,7 +238,8 @@ def backend_for(device: torch.device) -> str:
     return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, cut to a length that a sentence can take."""
     return f"{(str(error).splitlines() or [type(error).__name__])[0]:.200}"
 
 
