@@ -1,7 +1,7 @@
-"""Faults of a grid: ranks written as REPLICA.ROW, the lives of whole replicas, and what a cut means in each row's swarm.
+"""Faults of a grid: ranks that are written REPLICA.ROW, and what a cut means in the swarm of each row.
 
-A process is named by its rank, or by its replica and row, as in 1.0: both mean one process. The rows of a replica gossip
-in swarms of their own, in which each is known by the number of its replica.
+A process is named by its rank, or by its replica and row, as in 1.0. The rows of a replica gossip in swarms of their
+own, in which each is known by the number of its replica.
 """
 
 from __future__ import annotations

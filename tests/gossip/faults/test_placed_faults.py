@@ -1,4 +1,4 @@
-"""Faults of grids: processes by replica and row, replicas that die and return as a unit, and cuts in each row's swarm."""
+"""Faults of grids: processes by replica and row, replicas that die as a unit, and cuts in the swarm of each row."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def listening(pid: int) -> list[str]:
     inodes = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
-            found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(link))
+            found = re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink()))
         except FileNotFoundError:
             continue  # closed meanwhile
         if found:
