@@ -168,7 +168,7 @@ class Crew:
         """
         # As bytes: the backends differ in the dtypes that they know.
         content = own.clone().view(torch.uint8)
-        slices = list(whole.view(torch.uint8).split(content.numel()))
+        slices = list(whole.view(torch.uint8).chunk(whole.numel() // own.numel()))
         self._bounded(lambda: dist.all_gather(slices, content, group))
 
     def take_first(self, whole: torch.Tensor, first: int, group: dist.ProcessGroup | None = None) -> None:

@@ -78,7 +78,7 @@ class Replica:
         mixed += (also or {}).items()
         holders = holders_of(mixed, crew)
         self._model = model
-        self._stand_ins = StandIns([tensor for _, tensor in mixed])
+        self._stand_ins = StandIns([tensor for _, tensor in mixed], holders)
         mixed = [(name, self._stand_ins.of(tensor)) for name, tensor in mixed]
         #: The buffers of the model that are mixed.
         self.buffers = [self._stand_ins.of(buffer) for buffer in buffers]
@@ -93,12 +93,14 @@ class Replica:
         #: The tensors that are not mixed.
         self.rest = RestBlocks(rest)
         _refuse_shared(mixed, rest)
-        kinds = _by_kind(mixed, holders)
-        #: The rows that hold each vector.
-        self._holders = list(kinds)
-        self._copies = Copies(crew, [holders for holders, _ in self._holders])
+        large = {id(part) for part in self._stand_ins.large}
+        kinds = _by_kind(mixed, holders, large)
         self._flats = [_flattened(tensors, self.device, len(held)) for (held, _), tensors in kinds.items()]
-        for (held, _), flat in zip(self._holders, self._flats, strict=True):
+        self._flats += [part.view(-1) for part in self._stand_ins.large]
+        #: The rows that hold each vector.
+        self._holders = [held for held, _ in kinds] + [(crew.row,)] * len(large)
+        self._copies = Copies(crew, self._holders)
+        for held, flat in zip(self._holders, self._flats, strict=True):
             self._copies.take_first(held, flat)
         self._stand_ins.put()
         self._hosts = [_twin(flat) for flat in self._flats]
@@ -134,16 +136,14 @@ class Replica:
 
     def unite(self) -> None:
         """Let all rows have what several of them hold; each has exchanged its own slice. All rows are to call it."""
-        for (held, _), flat in zip(self._holders, self._flats, strict=True):
+        for held, flat in zip(self._holders, self._flats, strict=True):
             self._copies.share(held, flat)
         self.put()
 
     def _own(self) -> list[tuple[int, int]]:
         """Return where this row's slice of each vector is: all of it, if no other row holds the vector."""
-        return [
-            self._copies.slice_of(held, flat.numel())
-            for (held, _), flat in zip(self._holders, self._flats, strict=True)
-        ]
+        both = zip(self._holders, self._flats, strict=True)
+        return [self._copies.slice_of(held, flat.numel()) for held, flat in both]
 
     @property
     def vectors(self) -> list[torch.Tensor]:
@@ -163,15 +163,15 @@ class Replica:
         for index, flat in enumerate(self._flats if tensor.numel() else []):
             if tensor.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr():
                 step = _ALIGNMENT // flat.element_size()
-                start = int(tensor.storage_offset())
-                return index, start, start + -(-tensor.numel() // step) * step
+                start = int(tensor.storage_offset() - flat.storage_offset())
+                return index, start, min(start + -(-tensor.numel() // step) * step, flat.numel())
         return None
 
     def view(self, vectors: Sequence[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
         """Return the view of a mixed tensor in vectors that have the replica's layout."""
         place, tensor = self.place(tensor), self._stand_ins.of(tensor)
         assert place is not None
-        return vectors[place[0]].as_strided(tensor.shape, tensor.stride(), place[1])
+        return vectors[place[0]][place[1] :].as_strided(tensor.shape, tensor.stride())
 
     def bounds(self, vector: int) -> Iterator[tuple[int, tuple[int, int]]]:
         """Return the shards of a vector, each with its start and stop in the vector."""
@@ -263,13 +263,20 @@ def _check(name: str, tensor: torch.Tensor) -> None:
 
 
 def _by_kind(
-    mixed: list[tuple[str, torch.Tensor]], holders: list[Holders]
+    mixed: list[tuple[str, torch.Tensor]], holders: list[Holders], large: set[int]
 ) -> dict[tuple[Holders, torch.dtype], list[tuple[str, torch.Tensor]]]:
-    """Return the tensors of each vector, by who holds it and its dtype: what this row has alone comes first."""
+    """Return the tensors of each vector, by the rows that hold it and its dtype: what this row has alone comes first.
+
+    Args:
+        mixed: the tensors, by name.
+        holders: of each.
+        large: the ids of those that are vectors by themselves.
+    """
     kinds: dict[tuple[Holders, torch.dtype], list[tuple[str, torch.Tensor]]] = {}
     for held in sorted(set(holders), key=lambda one: (len(one), one)):
         for dtype in _KINDS:
-            found = [one for one, rows in zip(mixed, holders, strict=True) if rows == held and one[1].dtype == dtype]
+            both = zip(mixed, holders, strict=True)
+            found = [one for one, rows in both if rows == held and one[1].dtype == dtype and id(one[1]) not in large]
             if found:
                 kinds[held, dtype] = found
     return kinds

@@ -1,9 +1,9 @@
 """A model that a crew holds: the plain tensors of one row, and which rows hold the same.
 
 Torch keeps the parts of a spread model in DTensors, whose memory belongs to FSDP or to tensor parallelism. It cannot be
-moved into a flat vector. So each DTensor gets a *stand-in*: a plain tensor of the shape of its local part, which lies
-in the vector instead. Values are copied from the model before they are exchanged, and back afterwards. Plain tensors
-need no stand-in.
+moved into a flat vector. A large part is therefore a vector by itself, where it is. A small one gets a *stand-in*: a
+plain tensor of its shape, which lies in a vector together with others. Its values are copied from the model before they
+are exchanged, and back afterwards. Plain tensors need no stand-in.
 
 **A tensor that several rows hold has one owner for each of its elements.** If each row mixed its own copy, with its own
 partners at its own time, the copies would drift apart. So such tensors lie in vectors of their own, cut into as many
@@ -40,6 +40,8 @@ __all__ = [
 
 #: The rows that hold the same part of a tensor, in their order.
 Holders = tuple[int, ...]
+#: Bytes from which on a part is a vector by itself: a message of its own costs little then.
+_LARGE = 1 << 20
 
 # Torch's modules for spread models take half a second to import. A script with such a model has imported them.
 
@@ -115,16 +117,26 @@ def _identity(tensor: torch.Tensor) -> str:
 class StandIns:
     """The stand-ins of the DTensors among the tensors that are mixed."""
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._pairs = [
-            (
-                tensor,
-                torch.empty_like(local_part(tensor), memory_format=torch.contiguous_format).copy_(local_part(tensor)),
-            )
-            for tensor in tensors
-            if is_spread(tensor)
-        ]
-        self._found = {id(tensor): stand_in for tensor, stand_in in self._pairs}
+    def __init__(self, tensors: Sequence[torch.Tensor], holders: Sequence[Holders]) -> None:
+        """Find or make them.
+
+        Args:
+            tensors: all that are mixed.
+            holders: of each; what several rows hold has to lie in a vector with slices.
+        """
+        self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        #: The parts that are vectors by themselves.
+        self.large: list[torch.Tensor] = []
+        for tensor, held in zip(tensors, holders, strict=True):
+            if not is_spread(tensor):
+                continue
+            part = local_part(tensor)
+            if len(held) == 1 and part.is_contiguous() and part.numel() * part.element_size() >= _LARGE:
+                self.large.append(part)
+            else:
+                part = part.clone(memory_format=torch.contiguous_format)
+            self._pairs.append((tensor, part))
+        self._found = {id(tensor): part for tensor, part in self._pairs}
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
@@ -135,18 +147,22 @@ class StandIns:
 
     def take(self) -> None:
         """Copy the values of the model into the stand-ins."""
-        for target, source in self._both():
-            target.copy_(source)
+        for stand_in, part in self._apart():
+            stand_in.copy_(part)
 
     def put(self) -> None:
         """Copy the values of the stand-ins into the model."""
-        for source, target in self._both():
-            target.copy_(source)
+        for stand_in, part in self._apart():
+            part.copy_(stand_in)
 
-    def _both(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _apart(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield the stand-ins that are not the memory of the model, with their parts of it."""
         with torch.no_grad():
             for tensor, stand_in in self._pairs:
-                yield stand_in, local_part(tensor)
+                part = local_part(tensor)
+                # Torch moves a large part too, if the script moves or loads the model: then it is copied from there.
+                if part.data_ptr() != stand_in.data_ptr():
+                    yield stand_in, part
 
 
 class Copies:
