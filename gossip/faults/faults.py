@@ -224,7 +224,7 @@ def _check_lives(unit: str, who: str, kills: Sequence[Fault], restarts: Sequence
     for before, after in pairwise(turns):
         if not _at(before).value < _at(after).value:
             wrong = "is killed only after that" if after.kind == "restart" else "is not restarted before that"
-            raise SettingsError(f"{after.text!r}: {name} {wrong} ({before.text!r})")
+            raise SettingsError(f"{after.text!r}: {name} {wrong} (see the fault {before.text!r})")
 
 
 def _at(fault: Fault) -> Moment:
