@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from gossip.errors import SettingsError
 
-__all__ = ["Grid"]
+__all__ = ["Grid", "row_of_run", "run_of_row"]
 
+_ROW = re.compile(r"(.*)/(\d{1,6})x/(\d{1,6})", re.ASCII)
 _WRITTEN = re.compile(r"(\d{1,6})[xX](\d{1,6})", re.ASCII)
 
 
@@ -81,3 +82,14 @@ class Grid:
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.replicas}"
+
+
+def run_of_row(run: str, rows: int, row: int) -> str:
+    """Return the name of the swarm in which one row of each replica exchanges its part."""
+    return f"{run[:48]}/{rows}x/{row}"
+
+
+def row_of_run(run: str) -> tuple[str, int, int] | None:
+    """Return the run, the rows of a replica and the row that the name of a swarm says; None if it is a whole run."""
+    found = _ROW.fullmatch(run)
+    return None if found is None else (found[1], int(found[2]), int(found[3]))

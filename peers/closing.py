@@ -7,7 +7,7 @@ import atexit
 from gossip.net.transport import Transport
 from peers.attachment import Attachment
 from peers.crew.crew import Crew
-from peers.endings import ending_of, is_workers_death
+from peers.endings import LEAVING, LOST_CREW, ending_of, is_workers_death
 from peers.own_process import OwnProcess
 from peers.reporting.metrics import Metrics
 from peers.reporting.reporter import Reporter
@@ -73,6 +73,10 @@ class Closing:
     def end_block(self, error: BaseException | None) -> None:
         """End the peer at the end of its ``with`` statement, which may have ended by an error."""
         interrupted = isinstance(error, KeyboardInterrupt) or (self._stop.asked and is_workers_death(error))
+        lost = None if interrupted or self._stop.raised else self._crew.loss(error)
+        if lost is not None:
+            error = lost
+            self._reporter.report(state=LEAVING)  # so that the launcher lets it hand over what it holds
         try:
             self.end("interrupted" if interrupted or self._stop.raised else ending_of(error))
         except KeyboardInterrupt:  # as long as others still needed this peer
@@ -83,6 +87,10 @@ class Closing:
             if error is None:
                 raise
             self._reporter.complain(failure)  # and the script's own error goes on
+        if lost is not None:
+            # One sentence: where the script was when another process died tells nothing.
+            self._reporter.announce("crew", str(lost))
+            raise SystemExit(LOST_CREW) from None
         if interrupted and self._stop.asked:
             # No traceback, for nothing is wrong; and the script does not go on behind the block, as if it had finished.
             raise SystemExit(self._stop.exit_code) from None

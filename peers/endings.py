@@ -9,6 +9,8 @@ from peers.session.agreement_errors import DivergenceError
 
 __all__ = [
     "AFTERWARDS",
+    "LEAVING",
+    "LOST_CREW",
     "NOTHING_DONE",
     "divergence",
     "ending_of",
@@ -18,6 +20,11 @@ __all__ = [
     "no_step",
     "over_before",
 ]
+
+#: The exit code of a process whose crew has lost a row: nothing is wrong here, and it may be started again.
+LOST_CREW = 75
+#: What such a process reports while it hands over what it holds.
+LEAVING = "leaving"
 
 #: A sentence about a peer that attached a model, and then did nothing with the other peers.
 NOTHING_DONE = (

@@ -85,8 +85,9 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         _log.warning("%s", alone)
     if setup.tensorboard:
         check_tensorboard()
-    stragglers = parse_stragglers(setup.stragglers, setup.world_size)
-    faults = parse_faults(setup.faults, setup.world_size, seed=setup.seed)
+    grid = setup.shape if setup.grid else None
+    stragglers = parse_stragglers(setup.stragglers, setup.world_size, grid)
+    faults = parse_faults(setup.faults, setup.world_size, setup.seed, grid)
     device_of(setup)  # an error in the settings shows before anything is opened
     table, setup = _table(setup, channel)
     transport = _transport(setup)
@@ -120,7 +121,10 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         if metrics is not None:
             metrics.close()
         raise
-    disturbance, network = disturbed(transport, setup.rank, faults)
+    # Inside of the swarm of a row, a process is known by the number of its replica.
+    known_as = None if crew.alone else crew.replica
+    faults = faults.in_row(setup.shape, crew.row)
+    disturbance, network = disturbed(transport, setup.rank, faults, known_as)
     records = Records(
         setup.run_dir,
         setup.rank,
@@ -153,6 +157,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         announce=announce,
         elapsed=setup.elapsed,
         killed=setup.killed,
+        replica=known_as,
     )
     peer = Peer(
         setup,

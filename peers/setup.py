@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from gossip.errors import SettingsError
-from gossip.grids import Grid
+from gossip.grids import Grid, run_of_row
 from gossip.keys import KeyPair
 from gossip.settings import ALGORITHM
 from gossip.shares import check_share
@@ -172,7 +172,7 @@ class Setup:
         if shape.rows == 1:
             return self
         replica, row = divmod(self.rank, shape.rows)
-        run = f"{self.run[:48]}/{shape.rows}x/{row}"
+        run = run_of_row(self.run, shape.rows, row)
         return replace(self, rank=replica, world_size=shape.replicas, run=run, grid="", hosts=(), public_keys=())
 
     def changed(self, **arguments: Any) -> Setup:

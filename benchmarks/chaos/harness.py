@@ -161,6 +161,12 @@ class Swarm:
         self.others.append(self._start("join", where or str(self.run_dir), *options))
         return self.others[-1]
 
+    @property
+    def rows(self) -> int:
+        """The processes of each replica, whose rows have swarms of their own."""
+        options = list(self.options)
+        return int(options[options.index("--grid") + 1].partition("x")[0]) if "--grid" in options else 1
+
     # Looking
 
     def directory(self, rank: int) -> Path:

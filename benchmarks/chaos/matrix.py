@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.chaos import deaths, joins, stops, links, connections, intruders, disks, clocks  # isort: skip
+from benchmarks.chaos import deaths, joins, stops, links, connections, intruders, disks, clocks, crews  # isort: skip
 from benchmarks.chaos.rows import ROWS
 
-__all__ = ["ROWS", "clocks", "connections", "deaths", "disks", "intruders", "joins", "links", "stops"]
+__all__ = ["ROWS", "clocks", "connections", "crews", "deaths", "disks", "intruders", "joins", "links", "stops"]

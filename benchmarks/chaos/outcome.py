@@ -121,11 +121,22 @@ def _lives(swarm: Swarm, rank: int) -> list[tuple[list[float], list[int]]]:
 
 
 def mass(swarm: Swarm) -> tuple[float, float]:
-    """Return the error of the survivors' mass, and how much of all that there was they do not hold."""
+    """Return the error of the survivors' mass, and how much of all that there was they do not hold.
+
+    With a grid each row is a swarm of its own, whose ranks are the numbers of replicas.
+    """
+    found = [_mass(swarm, row) for row in range(swarm.rows)]
+    return max(error for error, _ in found), sum(lost for _, lost in found)
+
+
+def _mass(swarm: Swarm, row: int) -> tuple[float, float]:
+    rows = swarm.rows
     held, spoilt, shards = 0.0, 0.0, 1
     lives: set[_Life] = set()
     flows: dict[_Life, dict[str, dict[_Key, float]]] = {}
     for directory in swarm.directories():
+        if int(directory.name.removeprefix("rank-")) % rows != row:
+            continue
         for kind, origin, destination, sequence, shard, weight in lines(directory / "books.jsonl"):
             shards = max(shards, shard + 1)
             key = tuple(origin), tuple(destination), sequence
@@ -135,7 +146,7 @@ def mass(swarm: Swarm) -> tuple[float, float]:
             pages[kind][key] = weight
         summary = _summary(directory)
         if summary is not None and "weight_left" in summary:
-            lives.add((summary["rank"], summary["incarnation"]))
+            lives.add((summary["rank"] // rows, summary["incarnation"]))
             kept = summary["weight_left"] + summary["weight_unanswered"]
             held += kept
             # What it says that it wrote off when it left, beyond what it still has: such as NaN, which nobody takes.
@@ -150,7 +161,8 @@ def mass(swarm: Swarm) -> tuple[float, float]:
             elif not any(key in flows.get(key[0], _pages())[kind] for kind in ("Released", "TakenBack")):
                 held -= weight / shards  # its sender has not heard, and counts it as unanswered
         expected -= sum(weight / shards for key, weight in pages["Released"].items() if key[1] not in lives)
-    ever = {(life["rank"], life["incarnation"]) for life in swarm.lives()} | lives | set(flows)
+    known = [life for life in swarm.lives() if life["rank"] % rows == row]
+    ever = {(life["rank"] // rows, life["incarnation"]) for life in known} | lives | set(flows)
     return abs(held - expected), len(ever) - held
 
 

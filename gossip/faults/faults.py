@@ -9,6 +9,8 @@
     delay:TIME[-TIME]                  the time that messages take
     bandwidth:50mbit                   of each directed link
 
+With a grid a rank may be written REPLICA.ROW, as in kill:1.0@300; a restart is that of the whole replica.
+
 The words are those of the simulator. `gossip.faults.grammar` parses the text after the colon; its names can be imported
 from here. Times count from the start of the run. Every error is a `SettingsError` that quotes the text.
 """
@@ -16,7 +18,7 @@ from here. Times count from the start of the run. Every error is a `SettingsErro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -34,7 +36,9 @@ from gossip.faults.grammar import (
     parse_pause,
     parse_straggler,
 )
+from gossip.faults.placed import cut_in_row, with_ranks
 from gossip.faults.weather import Weather
+from gossip.grids import Grid
 from gossip.shares import parse_share
 from topologies.spec import suggest
 
@@ -95,9 +99,19 @@ class Faults:
         """Whether the rank is on a side of any cut."""
         return any(rank in cut.left | cut.right for cut in self.cuts)
 
+    def in_row(self, grid: Grid, row: int) -> Faults:
+        """Return the faults as a row of a replica has them: its transport knows replicas, and so its cuts are theirs.
 
-def parse_fault(text: str) -> Fault:
-    """Read ``KIND:...``."""
+        Kills, restarts and pauses are those of processes, as before.
+        """
+        if grid.rows == 1:
+            return self
+        cuts = (cut_in_row(cut, grid, row) for cut in self.cuts)
+        return replace(self, cuts=tuple(cut for cut in cuts if cut is not None))
+
+
+def parse_fault(text: str, grid: Grid | None = None) -> Fault:
+    """Read ``KIND:...``, in which a grid lets ranks be written REPLICA.ROW."""
     kind, colon, rest = text.partition(":")
     kind = kind.strip(" ")
     kind = "drop" if kind == "loss" else kind
@@ -106,7 +120,7 @@ def parse_fault(text: str) -> Fault:
     if not colon:
         raise SettingsError(f"{text!r} is not of the form {kind}:..., as in {_EXAMPLES}")
     try:
-        said = _KINDS[kind](rest)
+        said = _KINDS[kind](with_ranks(rest, "@", grid))
     except SettingsError as error:
         raise SettingsError(f"{text!r}: {error}") from None
     if isinstance(said, float) and kind != "bandwidth" and said >= 1:
@@ -118,25 +132,31 @@ def parse_fault(text: str) -> Fault:
     return Fault(kind, said, text)
 
 
-def parse_faults(texts: Iterable[str], world_size: int, seed: int = 0) -> Faults:
+def parse_faults(texts: Iterable[str], world_size: int, seed: int = 0, grid: Grid | None = None) -> Faults:
     """Parse the faults of a run, and refuse faults that cannot happen: a silent one would look like resilience.
 
     Args:
         texts: the texts of the faults, for `parse_fault`.
         world_size: the number of peers; all ranks are below it.
         seed: the seed of the weather.
+        grid: of the run. Its replicas are killed and restarted as a unit, whichever row is named.
     """
     faults: list[Fault] = []
-    for fault in map(parse_fault, texts):
+    for fault in (parse_fault(text, grid) for text in texts):
         _check_ranks(fault.text, _ranks_of(fault.said), world_size)
+        if grid is not None and isinstance(fault.said, Cut):
+            _check_cut(fault.text, fault.said, grid)
         for other in faults:
             if fault.kind == other.kind and (fault.said == other.said or isinstance(fault.said, float | tuple)):
                 raise SettingsError(f"{fault.text!r}: {fault.kind} is already given by {other.text!r}; give it once")
         faults.append(fault)
-    for rank in range(world_size):
-        lives = [one for one in faults if isinstance(one.said, Incident) and one.said.rank == rank]
+    rows = 1 if grid is None else grid.rows
+    for replica in range(world_size // rows):
+        lives = [one for one in faults if isinstance(one.said, Incident) and one.said.rank // rows == replica]
         kills, restarts = ([one for one in lives if one.kind == kind] for kind in ("kill", "restart"))
-        _check_lives(rank, kills, restarts)
+        # Rows that are killed at the same moment die together.
+        kills = list({_at(one): one for one in kills}.values()) if rows > 1 else kills
+        _check_lives("rank" if rows == 1 else "replica", str(replica) + ".0" * (rows > 1), kills, restarts)
     said: dict[str, Any] = {_WEATHER[one.kind]: one.said for one in faults if one.kind in _WEATHER}
     weather = Weather(seed, **said)
     return Faults(
@@ -148,11 +168,11 @@ def parse_faults(texts: Iterable[str], world_size: int, seed: int = 0) -> Faults
     )
 
 
-def parse_stragglers(texts: Iterable[str], world_size: int) -> tuple[Straggler, ...]:
+def parse_stragglers(texts: Iterable[str], world_size: int, grid: Grid | None = None) -> tuple[Straggler, ...]:
     """Parse the stragglers of a run of real processes, each by `parse_straggler`. None may be faster than normal."""
     stragglers = []
     for text in texts:
-        straggler = parse_straggler(text)
+        straggler = parse_straggler(with_ranks(text, "=", grid))
         _check_ranks(text, straggler.ranks or (), world_size)
         if min(straggler.factors) < 1:
             raise SettingsError(
@@ -178,25 +198,33 @@ def _check_ranks(text: str, ranks: Iterable[int], world_size: int) -> None:
         raise SettingsError(f"{text!r}: rank {outside[0]} does not exist; ranks are 0 to {world_size - 1}")
 
 
-def _check_lives(rank: int, kills: Sequence[Fault], restarts: Sequence[Fault]) -> None:
-    """Raise a `SettingsError` unless the kills and restarts of one rank alternate."""
+def _check_cut(text: str, cut: Cut, grid: Grid) -> None:
+    """Raise a `SettingsError` if a cut separates no two processes that exchange anything."""
+    if all(cut_in_row(cut, grid, row) is None for row in range(grid.rows)):
+        raise SettingsError(
+            f"{text!r} cuts nothing off: with the grid {grid} a process exchanges with the same row of other replicas. "
+            f"Name the same row on both sides, such as cut:0.0|1.0@200+30s"
+        )
+
+
+def _check_lives(unit: str, who: str, kills: Sequence[Fault], restarts: Sequence[Fault]) -> None:
+    """Raise a `SettingsError` unless the kills and restarts of one rank, or of one replica, alternate."""
+    name = f"{unit} {who.partition('.')[0]}"
     if len(restarts) > len(kills):
         often = "never killed" if not kills else f"killed only {len(kills)}x"
-        raise SettingsError(
-            f"{restarts[-1].text!r}: rank {rank} is {often}, so it cannot be restarted; add kill:{rank}@100"
-        )
+        raise SettingsError(f"{restarts[-1].text!r}: {name} is {often}, so it cannot be restarted; add kill:{who}@100")
     if len(kills) > len(restarts) + 1:
-        raise SettingsError(f"{kills[-1].text!r}: rank {rank} is killed before; add a restart:{rank}@... in between")
+        raise SettingsError(f"{kills[-1].text!r}: {name} is killed before; add a restart:{who}@... in between")
     if len({_at(one).in_steps for one in (*kills, *restarts)}) > 1:
         if len(kills) > 1:
-            raise SettingsError(f"{kills[-1].text!r}: give all moments of rank {rank} in steps, or all as times")
+            raise SettingsError(f"{kills[-1].text!r}: give all moments of {name} in steps, or all as times")
         return  # steps and times cannot be compared
     kills, restarts = (sorted(some, key=lambda one: _at(one).value) for some in (kills, restarts))
     turns = [one for pair in zip(kills, restarts, strict=False) for one in pair] + list(kills[len(restarts) :])
     for before, after in pairwise(turns):
         if not _at(before).value < _at(after).value:
             wrong = "is killed only after that" if after.kind == "restart" else "is not restarted before that"
-            raise SettingsError(f"{after.text!r}: rank {rank} {wrong} ({before.text!r})")
+            raise SettingsError(f"{after.text!r}: {name} {wrong} (see the fault {before.text!r})")
 
 
 def _at(fault: Fault) -> Moment:

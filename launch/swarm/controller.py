@@ -10,7 +10,6 @@ import queue
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from gossip.faults import Faults
@@ -18,10 +17,13 @@ from gossip.keys import KeyPair
 from gossip.net.zmq_transport import new_keys
 from launch.swarm.host import Host
 from launch.swarm.interrupts import interruptible
-from launch.swarm.launch_plan import LaunchPlan, PeerSeat
+from launch.swarm.launch_plan import LaunchPlan
+from launch.swarm.launched_peer import LaunchedPeer
+from launch.swarm.replicas import LaunchedReplica
 from launch.user_errors import Interrupted
 from launch.watch.display import CUT_OFF, Display, how
 from launch.watch.invitation import JOIN, WATCH, Invitation, write_invitation
+from peers.endings import LEAVING
 from peers.table.lives import LIVES_APART
 
 __all__ = ["FAILED", "SOME_FAILED", "Controller"]
@@ -32,39 +34,6 @@ SOME_FAILED, FAILED = 1, 3
 _SILENCE, _WORDS = 0.3, 1000
 #: The end of a process that was well, but never became a peer: no exit code of a process.
 _NEVER_JOINED = 1000
-
-
-@dataclass
-class _Peer:
-    """What is known of one rank."""
-
-    seat: PeerSeat
-    host: Host
-    lives: int = 0
-    running: bool = False
-    #: Whether this life has reported its status, so that it knows what to do when asked to stop...
-    listens: bool = False
-    #: ...and whether it has trained.
-    trains: bool = False
-    card: list[Any] | None = None
-    step: int = 0
-    kills: int = 0
-    #: How it ended: None while it has not; 0 is well.
-    code: int | None = None
-    #: How it ended, in its own words.
-    ending: str = ""
-    #: Whether it had to stop because another process has its rank.
-    rank_taken: bool = False
-    #: Whether it ended by a fault that was asked for.
-    on_purpose: bool = False
-    keys: list[str] | None = None
-    #: Injected restarts that have not come yet.
-    restarts: list[Any] = field(default_factory=list)
-
-    @property
-    def joined(self) -> bool:
-        """Whether the script has called `peers.join`."""
-        return self.card is not None or self.listens
 
 
 class Controller:
@@ -97,11 +66,12 @@ class Controller:
         self._grace = float(plan.common["stop_within"])
         self._queue: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
         by_rank = hosts(lambda rank, message: self._queue.put((rank, message)))
-        self._peers = {seat.rank: _Peer(seat, by_rank[seat.rank]) for seat in plan.seats}
+        self._peers = {seat.rank: LaunchedPeer(seat, by_rank[seat.rank]) for seat in plan.seats}
         self._hosts = list({id(host): host for host in by_rank.values()}.values())
         self._kills = {rank: sum(1 for kill in faults.kills if kill.rank == rank) for rank in self._peers}
+        self._replicas = self._crewed()
         for restart in faults.restarts:
-            self._peers[restart.rank].restarts.append(restart.at)
+            self._replicas[restart.rank].restarts.append(restart.at)
         #: A swarm that is joined was introduced when it started.
         self._introduced = plan.swarm > 0
         #: Key pairs by which others may join or look, by the file that they are left in.
@@ -142,6 +112,19 @@ class Controller:
                 host.close()
         return self._exit_code()
 
+    def _crewed(self) -> dict[int, LaunchedReplica]:
+        """Return the replica of each rank: the rows of a crew share one."""
+        found: dict[int, LaunchedReplica] = {}
+        for rank in self._peers:
+            if rank not in found:
+                crew = self._plan.crew(rank)
+                found |= dict.fromkeys(crew, LaunchedReplica([self._peers[one] for one in crew], self._grace))
+        return found
+
+    @property
+    def _units(self) -> list[LaunchedReplica]:
+        return list({id(one): one for one in self._replicas.values()}.values())
+
     def results(self) -> dict[int, int | None]:
         """Return the exit code of every rank."""
         return {rank: peer.code for rank, peer in self._peers.items()}
@@ -158,27 +141,27 @@ class Controller:
     def _tell_missed(self) -> None:
         """Say which injected restarts never came. What peers inject themselves, they tell themselves."""
         furthest = max(peer.step for peer in self._peers.values())
-        for rank, peer in self._peers.items():
-            for moment in () if self.interrupted or self._aborted else peer.restarts:
+        for replica in self._units:
+            for moment in () if self.interrupted or self._aborted else replica.restarts:
                 self._display.event(
-                    f"the restart of rank {rank} at {moment} never came: training ended at step {furthest}"
+                    f"the restart of {replica.name} at {moment} never came: training ended at step {furthest}"
                 )
 
     def _exit_code(self) -> int:
         if self.interrupted and self._first is not None:
             return self._first.exit_code
-        expected = [peer for peer in self._peers.values() if not peer.on_purpose]
+        expected = [row for replica in self._units if not replica.on_purpose for row in replica.rows]
         good = [peer for peer in self._peers.values() if peer.code == 0]
         if all(peer.code == 0 for peer in expected) and good:
             return 0
         return SOME_FAILED if good else FAILED
 
     def _unfinished(self) -> bool:
-        return any(peer.running or self._will_return(peer) for peer in self._peers.values())
+        return any(replica.runs or self._will_return(replica) for replica in self._units)
 
-    def _will_return(self, peer: _Peer) -> bool:
-        """Whether a dead peer is still to be started again: only into a swarm that is there."""
-        return bool(peer.restarts) and not peer.running and self._swarm_goes_on() and not self._aborted
+    def _will_return(self, replica: LaunchedReplica) -> bool:
+        """Whether a dead replica is still to be started again: only into a swarm that is there."""
+        return bool(replica.restarts) and not replica.runs and self._swarm_goes_on() and not self._aborted
 
     def _request(self, number: int) -> None:
         """Note a request to stop, in a signal handler: it is followed in the next turn.
@@ -205,10 +188,12 @@ class Controller:
             self._stop()
         elif not self._hear(0.1):
             self._display.refresh()
-        for peer in self._peers.values():
-            if self._will_return(peer) and self._reached(peer.restarts[0]):
-                peer.restarts.pop(0)
-                self._restart(peer)
+        for replica in self._units:
+            if self._will_return(replica) and self._reached(replica.restarts[0]):
+                replica.restarts.pop(0)
+                self._restart(replica)
+            for row, number in replica.due(self._clock()):
+                row.host.signal(row.seat.rank, number)
         self._check_arrivals()
         if self._aborted and self._kill_at is None:
             self._ask_to_stop()
@@ -239,12 +224,12 @@ class Controller:
         step = max(peer.step for peer in self._peers.values())
         return bool(moment.reached(step, self._clock() - self._began))
 
-    def _handle(self, peer: _Peer, message: dict[str, Any]) -> None:
+    def _handle(self, peer: LaunchedPeer, message: dict[str, Any]) -> None:
         rank = peer.seat.rank
         if "line" in message:
             self._display.line(rank, message["line"])
         elif "card" in message:
-            peer.card = message["card"]
+            peer.card, peer.fresh = message["card"], True
             if self._first_card is None:
                 self._first_card = self._clock()
             self._introduce(peer)
@@ -252,6 +237,8 @@ class Controller:
             peer.listens = True
             peer.step = max(peer.step, int(message["status"].get("step", 0)))
             peer.trains = peer.trains or message["status"].get("state") == "training"
+            if message["status"].get("state") == LEAVING:
+                self._replicas[rank].leaves(rank)
             self._display.status(rank, message["status"])
         elif "override" in message:
             self._note_override(rank, message["override"])
@@ -273,7 +260,7 @@ class Controller:
             self._overrides.setdefault(name, value)
         self._overridden(self._overrides)
 
-    def _start(self, peer: _Peer, **extra: Any) -> None:
+    def _start(self, peer: LaunchedPeer, **extra: Any) -> None:
         if peer.keys is not None:
             extra["keys"] = peer.keys
             join, watch = self._invitations[JOIN], self._invitations[WATCH]
@@ -282,17 +269,22 @@ class Controller:
             extra |= {"join_key": join.public.decode(), "watch_key": watch.public.decode()}
         peer.lives += 1
         peer.running, peer.code, peer.on_purpose, peer.listens, peer.trains = True, None, False, False, False
-        peer.ending = ""
+        peer.ending, peer.fresh = "", False
         peer.host.start(self._plan.process(peer.seat, extra))
         self._display.started(peer.seat.rank, peer.host.name, peer.lives)
 
-    def _introduce(self, peer: _Peer) -> None:
-        """Give everybody all cards, once they are there; one that comes later gets them at once."""
+    def _introduce(self, peer: LaunchedPeer) -> None:
+        """Give everybody all cards, once they are there; one that comes later gets them as soon as its crew is there.
+
+        The card of a lead row says where its crew meets, which is elsewhere in each life.
+        """
         if self._aborted:
             return
         cards = {"cards": [one.card for one in self._peers.values() if one.card is not None]}
         if self._introduced:
-            peer.host.tell(peer.seat.rank, cards)
+            replica = self._replicas[peer.seat.rank]
+            for row in replica.rows if replica.introduced else ():
+                row.host.tell(row.seat.rank, cards)
         elif len(cards["cards"]) == len(self._peers):
             self._introduced = True
             self._invite(cards["cards"])
@@ -309,7 +301,7 @@ class Controller:
             except OSError as error:
                 self._display.event(f"cannot write {name}, which joining or watching the run needs: {error}")
 
-    def _ended(self, peer: _Peer, code: int, *, lost: bool) -> None:
+    def _ended(self, peer: LaunchedPeer, code: int, *, lost: bool) -> None:
         """Note the exit of a peer; it may run on, if only the connection to its host is lost."""
         rank = peer.seat.rank
         if code == 0 and peer.joined and not peer.ending:
@@ -320,23 +312,29 @@ class Controller:
             peer.on_purpose = True
         self._display.ended(rank, code, peer.ending, asked=self.interrupted or self._aborted)
         self._stop_the_late()
+        replica = self._replicas[rank]
+        if code != 0 and not (self.interrupted or self._aborted or lost):
+            replica.died(self._clock())
         what = how(code)
         if code == 0 and not peer.joined:
             peer.code, what = _NEVER_JOINED, "ended without a call of peers.join()"
             self._display.event(f"rank {rank} {what}: the script has to call it once")
         if not self._introduced and peer.code != 0 and not self.interrupted:
             self._abort(rank, what)  # the other peers cannot start without its card
-        elif self._is_started_again(peer):
-            self._restart(peer)
-        elif not (peer.trains or peer.restarts or lost or self.interrupted):
+        elif self._is_started_again(replica):
+            self._restart(replica)
+        elif not (peer.trains or replica.restarts or lost or self.interrupted):
             self._tell_waiting(rank, what)
 
-    def _is_started_again(self, peer: _Peer) -> bool:
-        """Whether a peer that has just ended is started again at once, with its rank."""
-        may = peer.code != 0 and peer.card is not None and not peer.restarts and not peer.rank_taken
+    def _is_started_again(self, replica: LaunchedReplica) -> bool:
+        """Whether a replica whose last process has just ended is started again at once, with its ranks."""
+        rows = replica.rows
+        joined = all(row.card is not None and not row.rank_taken for row in rows)
+        may = replica.failed and joined and not replica.restarts
         # The others of a swarm that was joined are not seen from here: it was there if this peer has trained in it.
-        goes_on = peer.trains and not self.interrupted if self._plan.swarm else self._swarm_goes_on()
-        return may and peer.lives <= self._plan.restarts and goes_on
+        trained = all(row.trains for row in rows)
+        goes_on = trained and not self.interrupted if self._plan.swarm else self._swarm_goes_on()
+        return may and rows[0].lives <= self._plan.restarts and goes_on
 
     def _abort(self, rank: int, what: str) -> None:
         """End the launch before the swarm has begun; who waits for a rank is told what happened to it."""
@@ -377,7 +375,12 @@ class Controller:
     def _swarm_goes_on(self) -> bool:
         return not self.interrupted and any(peer.running for peer in self._peers.values())
 
-    def _restart(self, peer: _Peer) -> None:
+    def _restart(self, replica: LaunchedReplica) -> None:
+        replica.starts()
+        for row in replica.rows:
+            self._start_again(row)
+
+    def _start_again(self, peer: LaunchedPeer) -> None:
         assert peer.card is not None
         # At its old address, where the others look for it.
         port = int(peer.card[1].rpartition(":")[2])

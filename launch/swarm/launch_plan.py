@@ -99,15 +99,28 @@ class LaunchPlan:
         """Return where a peer listens that others reach from elsewhere; port 0 is any free one."""
         return f"{'[::]' if ':' in (seat.host.advertise or seat.host.host) else '0.0.0.0'}:{port}"  # noqa: S104
 
+    @property
+    def _has_crews(self) -> bool:
+        return self.grid is not None and self.grid.rows > 1
+
+    def _place(self, seat: PeerSeat) -> str:
+        """Return which part of which replica a seat is, if replicas have several."""
+        if self.grid is None or not self._has_crews:
+            return ""
+        return f", replica {self.grid.replica(seat.rank)}, row {self.grid.row(seat.rank)}"
+
     def lines(self) -> list[str]:
         """Return the plan for people to read."""
         lines = [f"{self.world_size} peers run: {shlex.join(self.command)}", f"run directory: {self.run_dir}"]
-        if self.grid is not None and self.grid.rows > 1:
-            lines.append(f"{self.grid.replicas} replicas, each of {self.grid.rows} processes with adjacent ranks")
+        if self.grid is not None and self._has_crews:
+            lines.append(f"grid: {self.grid.replicas} replicas, each of {self.grid.rows} processes")
         lines += [f"{name}: {value}" for name, value in sorted(self.common.items()) if value not in ("", (), [], None)]
-        lines += [f"rank {seat.rank}: {seat.host}, local rank {seat.local_rank}" for seat in self.seats]
+        lines += [
+            f"rank {seat.rank}: {seat.host}, local rank {seat.local_rank}{self._place(seat)}" for seat in self.seats
+        ]
         if self.restarts:
-            lines.append(f"a peer that dies is restarted, up to {self.restarts} times")
+            who = "replica" if self._has_crews else "peer"
+            lines.append(f"a {who} that dies is restarted, up to {self.restarts} times")
         if self.spread:
             lines.append("without encryption" if self.insecure else "encrypted, with a new key for each peer")
         return lines

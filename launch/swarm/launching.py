@@ -100,8 +100,9 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
     check_codec(options.compress, policy)
     check_settings(policy, options.share, options.compress)
     presets.preset(options.preset or "lan")
-    faults = parse_faults(options.fault, n, seed=options.seed)
-    stragglers = parse_stragglers(options.straggler, n)
+    named = grid if options.grid else None
+    faults = parse_faults(options.fault, n, options.seed, named)
+    stragglers = parse_stragglers(options.straggler, n, named)
     if options.tensorboard and any(seat.host.is_local for seat in seats):
         check_tensorboard()
     if options.metrics_port >= 0:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from gossip.endpoint import Endpoint
 from gossip.faults import Faults
+from gossip.grids import row_of_run
 from gossip.membership.table import MEMBERS_LIMIT
 from gossip.net.routes import route_to
 from gossip.net.zmq_transport import new_keys
@@ -70,6 +71,12 @@ def _asked(options: JoinOptions, invitation: Invitation) -> tuple[LaunchPlan, st
     if picture.get("version") != __version__:
         raise CommandError(
             f"the swarm runs gossip {picture.get('version')}, and this machine {__version__}: install the same version"
+        )
+    if (of_row := row_of_run(picture["setup"]["run"])) is not None:
+        raise CommandError(
+            f"the replicas of {of_row[0]} have {of_row[1]} processes each (--grid), and gossip join starts one: a "
+            "replica that died returns with gossip launch --restart N; for more replicas, start a run with a larger "
+            "grid"
         )
     return _plan(options, picture, invitation, place), place
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from launch.watch.peer_table import peer_table
 from launch.watch.picture import behind
+from peers.endings import LOST_CREW
 from peers.table.columns import RATES, TOLD
 
 __all__ = ["CUT_OFF", "Display", "how"]
@@ -155,6 +156,8 @@ def how(code: int) -> str:
         return "ended with exit code 0"
     if code == CUT_OFF:
         return "ended with exit code 0 without leaving the swarm, as by os._exit()"
+    if code == LOST_CREW:
+        return f"ended because its crew lost a row (exit code {code})"
     if code > 0:
         return f"failed with exit code {code}"
     try:

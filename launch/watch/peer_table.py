@@ -16,15 +16,17 @@ _STYLES = {"dead": "red", "suspect": "yellow", "slow": "yellow", "left": "dim", 
 _GAP = 2
 
 
-def peer_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+def peer_table(rows: Sequence[Mapping[str, Any]], width: int, *, of_replicas: bool = False) -> Table:
     """Return the table of these rows, which are by column, with as many of the columns as there is room for.
 
-    A column that no row has is left out; None in a row is an empty cell.
+    A column that no row has is left out; None in a row is an empty cell. The members of the swarm that one row of each
+    replica forms are ``of_replicas``: their ranks are the numbers of replicas.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = _fitting([column for column in COLUMNS if column.title and _wanted(column, rows)], rows, width)
     for column in columns:
-        table.add_column(column.title, justify="right" if column.form else "left", no_wrap=True)
+        title = "replica" if of_replicas and column.name == "rank" else column.title
+        table.add_column(title, justify="right" if column.form else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(_cell(column, row.get(column.name)) for column in columns))
     return table

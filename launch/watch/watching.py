@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from gossip.grids import row_of_run
 from launch.watch.invitation import Invitation
 from launch.watch.lookout import Lookout, NobodyAnswers
 from launch.watch.peer_table import peer_table
@@ -131,7 +132,8 @@ class _Lines:
         where = {one["rank"]: one["endpoint"] for one in picture["members"]}
         for rank, (life, doing) in now.items():
             if self._before.get(rank) != (life, doing):
-                self._print(f"rank {rank}: {doing}; life {life_text(life)}, at {where[rank]}")
+                unit = "replica" if _is_of_a_row(picture) else "rank"
+                self._print(f"{unit} {rank}: {doing}; life {life_text(life)}, at {where[rank]}")
         self._before = now
         self._print(_headline(picture, place).plain)
 
@@ -145,7 +147,12 @@ class _Lines:
 
 def table(picture: dict[str, Any], width: int) -> Table:
     """Return the table of a picture, no wider than that."""
-    return peer_table([_row(member) for member in picture["members"]], width)
+    return peer_table([_row(member) for member in picture["members"]], width, of_replicas=_is_of_a_row(picture))
+
+
+def _is_of_a_row(picture: dict[str, Any]) -> bool:
+    """Whether the members are replicas of several processes, seen through one of their rows."""
+    return row_of_run(picture["setup"]["run"]) is not None
 
 
 def _row(member: dict[str, Any]) -> dict[str, Any]:
@@ -180,4 +187,7 @@ def _headline(picture: dict[str, Any], place: str) -> Text:
     parts.append(f"{sum(rates):.0f} samples/s")
     if picture.get("cut_short"):
         parts.append("there are too many members to show all")
-    return Text(f"{picture['setup']['run']}: {'; '.join(parts)}; by rank {picture['shown_by']} at {place}")
+    name, unit = picture["setup"]["run"], "rank"
+    if (of_row := row_of_run(name)) is not None:
+        name, unit = f"{of_row[0]}, row {of_row[2]} of {of_row[1]} in each replica", "replica"
+    return Text(f"{name}: {'; '.join(parts)}; by {unit} {picture['shown_by']} at {place}")

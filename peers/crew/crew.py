@@ -30,6 +30,9 @@ Result = TypeVar("Result")
 #: Bytes of a word that goes round in one message, its length included. Longer ones take a second message.
 _WORD = 256
 _LENGTH = 4
+#: Parts of torch's errors that come from the messages between rows; and of those about a row that does not answer.
+_BACKENDS = ("gloo/", "NCCL")
+_SILENT = ("timed out", "timeout")
 
 
 class CrewError(GossipError, RuntimeError):
@@ -205,16 +208,39 @@ class Crew:
         try:
             exchange()
         except RuntimeError as error:
-            raise CrewError(
-                f"row {self.row} of replica {self.replica} lost another row of its crew, so the replica ends: "
-                f"{str(error).splitlines()[0]:.200}. A row that died says more in its own log; one that was only slow "
-                f"needs a longer --inner-timeout than {self._timeout:g} s"
+            raise self.loss(error) or CrewError(
+                f"row {self.row} of replica {self.replica} cannot go on with its crew: {first_line(error)}"
             ) from error
+
+    def loss(self, error: BaseException | None) -> CrewError | None:
+        """Return what an error says about this crew; None if it is about something else.
+
+        The script's own code, such as FSDP's, raises torch's errors when a row is gone. They come from several places,
+        and no class of their own tells them apart.
+        """
+        if error is None or self.alone or isinstance(error, CrewError):
+            return error if isinstance(error, CrewError) else None
+        text = str(error)
+        of_torch = isinstance(error, dist.DistError) or any(mark in text for mark in _BACKENDS)
+        if not isinstance(error, RuntimeError) or not of_torch:
+            return None
+        if any(mark in text.lower() for mark in _SILENT):
+            why = f"it did not answer within {self._timeout:g} s (--inner-timeout)"
+        else:
+            why = "its connection was closed, and its own log says why it ended"
+        return CrewError(
+            f"row {self.row} of replica {self.replica} lost another row of its crew, so the replica ends: {why}"
+        )
 
 
 def backend_for(device: torch.device) -> str:
     """Return the backends of a crew's process group: decisions go over the CPU in any case."""
     return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, cut to a length that a sentence can take."""
+    return f"{(str(error).splitlines() or [type(error).__name__])[0]:.200}"
 
 
 def _packed(value: Any) -> bytes:

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.grids import Grid
-from peers.crew.crew import Crew, CrewError, backend_for
+from peers.crew.crew import Crew, CrewError, backend_for, first_line
 
 __all__ = ["CrewStore", "form"]
 
@@ -96,7 +96,7 @@ def form(
     except (RuntimeError, ValueError) as error:
         raise CrewError(
             f"row {crew.row} of replica {crew.replica} did not find the other {crew.rows - 1} of its crew within "
-            f"{timeout:g} s: {str(error).splitlines()[0]:.200}. Does every row run? Its log says why it did not start"
+            f"{timeout:g} s: {first_line(error)}. Does every row run? Its log says why it did not start"
         ) from error
     return crew
 

@@ -175,7 +175,10 @@ class Batches:
         """Yield the indices of each batch, as the lead row of the crew claims them."""
         ahead, places = self._ahead, self._places()
         while True:
-            found = self._crew.decide(lambda: next(places, None))
+            # The rows hear of what others did in swarms of their own, and at different times. The lead row's news hold.
+            found, complete = self._crew.decide(lambda: (next(places, None), self.progress.epoch))
+            if not self._crew.is_lead:
+                self.progress.follow(complete)
             if found is None:
                 return
             place = _Place(*found)

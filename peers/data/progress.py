@@ -167,6 +167,11 @@ class Progress:
             self._collapse()
             return news
 
+    def follow(self, epoch: int) -> None:
+        """Take it that all epochs before this one are done: the lead row of the crew knows it, and decides."""
+        with self._lock:
+            self._advance(min(epoch, self.epochs))
+
     def claim(self, epoch: int, chunk: int) -> None:
         """Note that this peer is working at the chunk, so that `next_chunk` does not return it."""
         with self._lock:

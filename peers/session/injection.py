@@ -29,21 +29,25 @@ __all__ = ["After", "Boundary", "disturbed"]
 After = Callable[[float, Callable[[], None]], Callable[[], None]]
 
 
-def disturbed(transport: Transport, rank: int, faults: Faults) -> tuple[Transport, Network | None]:
+def disturbed(
+    transport: Transport, rank: int, faults: Faults, replica: int | None = None
+) -> tuple[Transport, Network | None]:
     """Put a network that can be disturbed between a peer and its transport, if there is a need for one.
 
     Args:
         transport: what really sends; it belongs to the one that is returned.
         rank: of this peer.
         faults: of the whole run; each peer has its own part of the weather.
+        replica: the number by which transports know this peer, if that is not its rank.
 
     Returns:
         The transport to use, and its network, for `Boundary`; the plain one and None if nothing disturbs this rank.
     """
-    if faults.weather is None and not faults.cuts_off(rank):
+    place = rank if replica is None else replica
+    if faults.weather is None and not faults.cuts_off(place):
         return transport, None
     network = Network((faults.weather or Weather()).seen_by(rank))
-    return DisturbedTransport(transport, rank, network), network
+    return DisturbedTransport(transport, place, network), network
 
 
 def _after(seconds: float, action: Callable[[], None]) -> Callable[[], None]:
@@ -74,6 +78,7 @@ class Boundary:
         after: After = _after,
         elapsed: float = 0.0,
         killed: int = 0,
+        replica: int | None = None,
     ) -> None:
         """Begin: from now on timers run for the faults that are timed in seconds.
 
@@ -89,17 +94,20 @@ class Boundary:
             after: does something after a number of seconds.
             elapsed: seconds since the start of the run, for a peer that was started again.
             killed: how many of this rank's kills have happened, in lives before this one.
+            replica: the number by which cuts know this peer, if that is not its rank (see `Faults.in_row`).
         """
+        self._place = place = rank if replica is None else replica
+        self._others = "ranks" if replica is None else "replicas"
         for straggler in stragglers:
             if min(straggler.factors) < 1:
                 raise SettingsError(
                     f"stragglers: a real peer can be slowed down, not sped up by {min(straggler.factors):g}x"
                 )
-        if network is None and faults.cuts_off(rank):
+        if network is None and faults.cuts_off(place):
             raise SettingsError(
                 f"rank {rank} is to be cut off, and its transport has no network: make one with `disturbed`"
             )
-        self._rank, self._network = rank, network
+        self._network = network
         self._announce, self._sleep, self._clock, self._after = announce, sleep, clock, after
         self._began = clock() - elapsed
         slow = [(one, one.factor(rank, seed)) for one in stragglers if one.slows(rank, seed)]
@@ -118,7 +126,7 @@ class Boundary:
         self._closed = False
         kills = sorted((one for one in faults.kills if one.rank == rank), key=lambda one: one.at.value)
         pauses = [one for one in faults.pauses if one.rank == rank]
-        cuts = [one for one in faults.cuts if rank in one.left | one.right]
+        cuts = [one for one in faults.cuts if place in one.left | one.right]
         self._injects = bool(self._slow or kills or pauses or cuts)
         for cut in cuts:
             self._plan(cut.at, cut.span, f"cut at {cut.at}", partial(self._cut, cut), elapsed)
@@ -232,9 +240,9 @@ class Boundary:
 
     def _cut(self, cut: Cut) -> None:
         assert self._network is not None
-        others = cut.right if self._rank in cut.left else cut.left
+        others = cut.right if self._place in cut.left else cut.left
         length = f"{cut.span.value:g} steps" if cut.span.in_steps else str(cut.span)
-        self._announce(f"a cut from the ranks {sorted(others)} is injected at {cut.at} for {length}")
+        self._announce(f"a cut from the {self._others} {sorted(others)} is injected at {cut.at} for {length}")
         separates = cut.separates
         with self._lock:
             if self._closed:

@@ -1,0 +1,115 @@
+"""Replicas of several processes: a row dies, hangs or is cut off, and its crew is one failure domain."""
+
+from __future__ import annotations
+
+import signal
+
+from benchmarks.chaos.harness import STEP, ChaosError, Swarm, is_running
+from benchmarks.chaos.rows import Stage, row
+
+__all__: list[str] = []
+
+#: Three replicas of two processes: when one is lost, two still gossip.
+_GRID = ("--grid", "2x3")
+_PROCESSES, _ROWS = 6, 2
+#: Those of the first replica are ranks 0 and 1; the fault is theirs.
+_OTHERS = (2, 3, 4, 5)
+
+
+@row("crew-kill-row", "kill -9 one row of a replica of two")
+def kill_row(stage: Stage) -> None:
+    """Kill a row that leads nobody."""
+    _killed(stage, 1)
+
+
+@row("crew-kill-lead", "kill -9 the lead row of a replica of two")
+def kill_lead(stage: Stage) -> None:
+    """Kill the row at which its crew meets."""
+    _killed(stage, 0)
+
+
+@row("crew-kill-all", "kill -9 both rows of a replica at once, as when a host dies")
+def kill_all(stage: Stage) -> None:
+    """Kill a whole replica."""
+    with stage.swarm(*_GRID, survivors=_OTHERS, peers=_PROCESSES) as swarm:
+        swarm.reach(STEP)
+        swarm.fault()
+        swarm.kill(0, 1)
+        swarm.finish(_OTHERS)
+        dead = all(swarm.saw(rank, "died", 0) for rank in _OTHERS)
+    stage.check("declared dead by all", dead)
+
+
+@row("crew-stop-row", "SIGSTOP one row, with --inner-timeout 5s")
+def stop_row(stage: Stage) -> None:
+    """Stop a row: its crew gives it up, and the launcher ends it."""
+    with stage.swarm(*_GRID, "--inner-timeout", "5s", survivors=_OTHERS, peers=_PROCESSES) as swarm:
+        swarm.reach(STEP)
+        swarm.fault()
+        swarm.signal(1, signal.SIGSTOP)
+        swarm.until(lambda: not is_running(swarm.pid(0)) and not is_running(swarm.pid(1)), "the end of the crew")
+        _check_left(stage, swarm, 0)
+
+
+@row("crew-restart", "kill -9 one row, the replica started again by the launcher")
+def restart_crew(stage: Stage) -> None:
+    """Kill a row: both return, each gets its part from its own row, and they train to the end with the others."""
+    with stage.swarm(*_GRID, "--restart", "1", survivors=_OTHERS, peers=_PROCESSES) as swarm:
+        swarm.reach(STEP)
+        swarm.fault()
+        swarm.kill(1)
+        lives = [0, 1]
+        swarm.until(
+            lambda: sorted(life["rank"] for life in swarm.lives() if life["incarnation"]) == lives, "both again"
+        )
+        swarm.until(lambda: swarm.ended(0) and swarm.ended(1), "the end of the second life")
+    stage.check("it finished too", stage.outcome.accuracy > 0)
+
+
+@row("crew-cut-row", "one row of a replica cut off from that row of the others for 5 s")
+def cut_row(stage: Stage) -> None:
+    """Cut one row's swarm: its part is not mixed meanwhile, and nothing else waits."""
+    cut = f"cut:0.1|1.1,2.1@{STEP}+5s"
+    with stage.swarm(*_GRID, "--fault", cut, survivors=range(6), peers=_PROCESSES) as swarm:
+        swarm.reach(STEP)
+        swarm.fault()
+        swarm.until(lambda: len(swarm.events(1, "injected")) == 2, "the end of the cut")
+    stage.check("the other row's swarm was whole", not any(swarm.saw(0, "suspected", other) for other in (1, 2)))
+
+
+@row("crew-resume", "all replicas stopped by SIGTERM, resumed from checkpoints; then another grid is refused")
+def resume(stage: Stage) -> None:
+    """Stop everything and continue; the checkpoints of one grid are not those of another."""
+    directory = stage.session.new_directory("crew-resume") / "run"
+    with Swarm(stage.session, directory, (*_GRID, "--checkpoint-every", "20"), peers=_PROCESSES) as swarm:
+        swarm.reach(STEP)
+        swarm.launcher.send_signal(signal.SIGTERM)
+        swarm.until(lambda: swarm.launcher.poll() is not None, "the end of the launcher")
+    with Swarm(stage.session, directory, ("--grid", "3x2", "--resume"), peers=_PROCESSES) as other:
+        try:
+            other.finish(range(_PROCESSES))
+            refused = False
+        except ChaosError:
+            refused = "grid" in other.output() or "rows" in other.output()
+    stage.check("another grid's checkpoint is refused", refused)
+    again = (*_GRID, "--resume")
+    with stage.swarm(*again, survivors=range(6), peers=_PROCESSES, directory=directory) as swarm:
+        swarm.reach(STEP + 10)
+        swarm.fault()
+
+
+def _killed(stage: Stage, rank: int) -> None:
+    with stage.swarm(*_GRID, survivors=_OTHERS, peers=_PROCESSES) as swarm:
+        swarm.reach(STEP)
+        swarm.fault()
+        swarm.kill(rank)
+        swarm.finish(_OTHERS)
+        _check_left(stage, swarm, 1 - rank)
+
+
+def _check_left(stage: Stage, swarm: Swarm, mate: int) -> None:
+    """Hold it against a row to end with one sentence, after a goodbye to its own swarm."""
+    others = [rank for rank in _OTHERS if rank % _ROWS == mate % _ROWS]
+    swarm.until(lambda: all(swarm.saw(rank, "left", 0) for rank in others), "the goodbye of the other row")
+    said = (swarm.directory(mate) / "log.txt").read_text(errors="replace")
+    stage.check("one sentence", "lost another row of its crew" in said and "Traceback" not in said)
