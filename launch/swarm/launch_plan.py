@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gossip import policies
+from gossip.choosing import Recommendation
 from gossip.net.process_environment import ENVIRONMENT
 from launch.swarm.gpus import gpu_for
 from launch.swarm.host import PeerProcess, threads
@@ -46,6 +47,8 @@ class LaunchPlan:
     insecure: bool = False
     #: Peers of the swarm that is joined, when it started; 0: the seats are all there are.
     swarm: int = 0
+    #: What --algorithm auto has chosen, and why; None if the user named an algorithm.
+    chosen: Recommendation | None = None
     #: A warning for the user, or nothing.
     warning: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from gossip.faults import Faults, parse_faults, parse_stragglers
 from gossip.shares import check_share
 from launch.options.options import LaunchOptions
 from launch.options.toml import to_toml
+from launch.swarm.auto_algorithm import chosen_line, decided
 from launch.swarm.controller import Controller
 from launch.swarm.host import Emit, Host, LocalHost
 from launch.swarm.hostfile import LOCAL, HostLine, read_hostfile, selected
@@ -48,6 +49,8 @@ def launch(options: LaunchOptions) -> int:
     plan, faults = planned(options)
     warn(plan.warning)
     console = output()
+    if plan.chosen is not None:
+        console.print(f"gossip: {chosen_line(plan.chosen)}", soft_wrap=True, markup=False, highlight=False)
     if options.dry_run:
         for line in plan.lines():
             console.print(line, soft_wrap=True)
@@ -89,6 +92,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
     """Return the plan for the options, or raise an error that says what to change."""
     seats = _seats(_hosts_of(options))
     n = len(seats)
+    options, chosen = decided(options, n, all_here=all(seat.host.is_local for seat in seats))
     policy = policies.parse(options.algorithm)
     topology = options.topology or policy.default_topology
     schedule = topologies.parse(topology, n, seed=options.seed)
@@ -120,6 +124,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
         restarts=options.restart,
         spread=not all(seat.host.is_local for seat in seats),
         insecure=options.insecure,
+        chosen=chosen,
         warning=policy.notice(schedule) or gamma_notice(options.compress, policy),
     )
     return plan, faults
@@ -183,9 +188,12 @@ def _hosts(plan: LaunchPlan, emit: Emit) -> Mapping[int, Host]:
 
 def _write_config(plan: LaunchPlan, options: LaunchOptions, overrides: Mapping[str, Any] | None = None) -> None:
     """Record how the run was launched; what its script overrides is recorded as it really is."""
+    options, _ = decided(options, plan.world_size, all_here=not plan.spread)
     told = options.told()
     real = {name: value for name, value in (overrides or {}).items() if name in told}
     comment = "how this run was launched; gossip launch --config takes it again"
+    if plan.chosen is not None:
+        comment += f"\n{chosen_line(plan.chosen)}"
     for name in real:
         comment += f"\nthe script overrides {name}, which the command line has as {told[name]!r}"
     if "algorithm" in real:
