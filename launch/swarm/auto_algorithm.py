@@ -22,7 +22,7 @@ def decided(options: LaunchOptions, peers: int, *, all_here: bool) -> tuple[Laun
     if options.algorithm.partition(":")[0].strip() != ANY:
         return options, None
     # A peer that were given these settings would choose the same (`Setup.settled`).
-    setup = Setup(world_size=peers, bind="127.0.0.1:0" if all_here else "0.0.0.0:0")  # noqa: S104
+    setup = Setup(world_size=peers, bind="127.0.0.1:0" if all_here else "0.0.0.0:0")
     names = ("algorithm", "link", "step_time", "parameters", "preset", "share", "compress", "seed")
     setup = setup.changed(**{name: getattr(options, name) for name in names}, stragglers=options.straggler)
     found, settled = setup.recommended(), setup.settled()
