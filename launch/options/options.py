@@ -103,7 +103,8 @@ class LaunchOptions(SharedOptions):
     )
     algorithm: str = option(
         Setup.algorithm,
-        f"{', '.join((*AVERAGING, *COLLECTIVE))}, or auto: by the three options below (default: {Setup.algorithm})",
+        f"{', '.join((*AVERAGING, *COLLECTIVE))} (default: {Setup.algorithm}); or auto: by the link, the "
+        "step time and the parameters",
         group=_HOW,
         metavar="NAME[:k=v]",
         setup="algorithm",

@@ -377,3 +377,26 @@ def test_shards_that_are_left_out_take_their_turn_and_neighbours_hear_of_it() ->
 def test_auto_keeps_to_the_share_that_it_was_given() -> None:
     link = Link(1e9, 0.5, share=0.5)
     assert link.run(40) == ["none, 50% of the shards"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "chosen"),
+    [
+        (200e6, "none"),  # 0.02 s
+        (8e6, "int8"),  # 0.13 s beside a second: half of the shards would save half of that, and be worth 12% less
+        (3e6, "int8, 50% of the shards"),  # 0.36 s for all of them
+        (0.5e6, "int8, 25% of the shards"),  # 2.1 s for all of them
+    ],
+)
+def test_auto_weighs_a_push_that_is_waited_for_against_what_a_share_is_worth(rate: float, chosen: str) -> None:
+    coding = Coding(AUTO, 1.0, Layout.uniform(1 << 20, 16, np.float32), parse("sgp"))
+    whole = {codec: coding._seconds(codec, rate, 1) for codec in ("none", "int8")}
+    assert whole["none"] == pytest.approx(4 * (1 << 20) / rate)
+    name, share = coding._best(rate, 1.0, 1, 8)
+    assert str(Choice(name, share, "")) == chosen
+
+
+def test_auto_does_not_give_up_shards_for_a_wait_that_costs_less() -> None:
+    """Half of the shards would be worth 15% less. A wait of 10% is not worth that, and one of 60% is."""
+    assert Link(3e6, 0.5, more=lambda pushed: 0.14 * pushed).run(100) == ["int8"]
+    assert Link(3e6, 0.5, more=lambda pushed: 0.8 * pushed).run(8) == ["int8, 50% of the shards"]
