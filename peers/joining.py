@@ -69,7 +69,8 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         raise _second_peer(taken[0])  # the launcher introduces a process once
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _setup_from(channel) if channel is not None else _found(environment)
-    told, setup = setup.settled(), setup.changed(**arguments).settled()
+    told, wanted = setup.settled(), setup.changed(**arguments)
+    recommended, setup = wanted.recommended(), wanted.settled()
     if len(setup.hosts) > 1 and told.world_size == 1 and arguments.get("rank") is None:
         raise SettingsError(
             f"rank={arguments.get('rank')} with {len(setup.hosts)} hosts: nothing says which of them this process is. "
@@ -139,6 +140,10 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         pid=os.getpid(),
         peers=setup.world_size,
     )
+    if recommended is not None:
+        records.event(event="chosen", text=str(recommended))
+        if setup.rank == 0:
+            _log.warning("algorithm=auto: %s", recommended)
     if metrics is not None:
         records.event(event="metrics", text=f"served at http://{metrics.endpoint}/metrics")
         if not setup.metrics_port:  # otherwise the user knows the port

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gossip.errors import SettingsError
 from gossip.grids import Grid, run_of_row
@@ -21,7 +21,13 @@ from gossip.settings import ALGORITHM
 from gossip.shares import check_share
 from peers.setting_kinds import fitting
 
+if TYPE_CHECKING:
+    from gossip.choosing import Recommendation
+
 __all__ = ["Setup", "check_environment", "from_environment"]
+
+#: How a machine calls itself.
+_HERE = ("127.0.0.1", "localhost", "[::1]", "::1")
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,15 @@ class Setup:
     crews_across_hosts: bool = False
     #: The name of the run; peers of different runs ignore each other.
     run: str = "run"
-    #: As on the command line, NAME[:k=v,...]; an empty topology: one that suits the algorithm.
+    #: As on the command line, NAME[:k=v,...]; an empty topology: one that suits the algorithm; the algorithm auto: one
+    #: that suits what the next three say, with a codec and a share unless those are named.
     topology: str = ""
     algorithm: str = ALGORITHM
+    #: What the algorithm auto knows of the swarm: what a link carries and perhaps its round trip, as in 50Mbit,20ms;
+    #: the seconds that a step computes; the parameters of the model. Empty and 0: not known.
+    link: str = ""
+    step_time: float = 0.0
+    parameters: int = 0
     #: loopback, lan or wan; empty: loopback if all peers are on this machine, else lan.
     preset: str = ""
     #: The seed of random topologies, data order and injected faults.
@@ -128,6 +140,10 @@ class Setup:
         if twice:
             raise SettingsError(f"hosts lists {twice[0]} more than once: each peer needs an address of its own")
         check_share(self.share)
+        if not 0 <= self.step_time < math.inf:
+            raise SettingsError(f"step_time must be 0 (not known) or a number of seconds, not {self.step_time}")
+        if self.parameters < 0:
+            raise SettingsError(f"parameters must be 0 (not known) or the number of values, not {self.parameters}")
         if not 0 < self.start_timeout < math.inf:
             raise SettingsError(f"start_timeout must be a number of seconds above 0, not {self.start_timeout}")
         if not 0 < self.inner_timeout < math.inf:
@@ -199,7 +215,51 @@ class Setup:
         """Return the setup with what depends on the rest of it, once all of it is known."""
         from gossip import policies  # here, for it imports networkx, and the launcher reads this module at each start
 
-        return replace(self, topology=self.topology or policies.parse(self.algorithm).default_topology)
+        setup = self
+        chosen = self.recommended()
+        if chosen is not None:
+            setup = replace(self, algorithm=chosen.algorithm, compress=chosen.compress, share=chosen.share)
+            # Newcomers are told the link, so that they choose the same, wherever they are.
+            setup = replace(setup, link=self.link or self._kind_of_link())
+        return replace(setup, topology=self.topology or policies.parse(setup.algorithm).default_topology)
+
+    def recommended(self) -> Recommendation | None:
+        """Return what suits this swarm if the algorithm is to be chosen, otherwise None.
+
+        It depends only on what all peers have alike, so all of them choose the same.
+        """
+        name, colon, _ = self.algorithm.partition(":")
+        if name.strip() != "auto":
+            return None
+        if colon:
+            raise SettingsError(
+                f"algorithm={self.algorithm!r}: auto takes no parameters; say what is known by link, step_time and "
+                "parameters"
+            )
+        from gossip.choosing import recommend, situation
+
+        known = situation(
+            self.world_size, self.link, self.step_time, self.parameters, self._slowest(), self._kind_of_link()
+        )
+        return recommend(known, self.compress, self.share)
+
+    def _slowest(self) -> float:
+        """Return how many times as long the slowest peer takes, as far as slow peers are injected for good."""
+        from gossip.faults import parse_stragglers
+
+        slow = [one for one in parse_stragglers(self.stragglers, self.world_size) if one.start is None]
+        ranks = range(self.world_size)
+        return max([1.0, *(one.factor(r, self.seed) for one in slow for r in ranks if one.slows(r, self.seed))])
+
+    def _kind_of_link(self) -> str:
+        """Return loopback, lan or wan, by what all peers of the swarm see alike."""
+        if self.preset:
+            return self.preset
+        if self.hosts:
+            return "loopback" if len({host.rpartition(":")[0] for host in self.hosts}) == 1 else "lan"
+        if "MASTER_ADDR" in self.environment or "SLURM_NTASKS" in self.environment:
+            return "loopback" if self.environment.get("MASTER_ADDR") in _HERE else "lan"
+        return "loopback" if self.bind.rpartition(":")[0] in _HERE else "lan"
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:

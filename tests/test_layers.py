@@ -19,7 +19,7 @@ LAYERS = ["topologies", "gossip", "peers", "launch"]
 ROOMS = {
     "gossip": [
         *("version", "errors", "shares", "grids", "costs", "endpoint", "keys", "arrivals", "settings", "link"),
-        *("values", "codecs", "wire", "membership", "books", "policies", "view", "events"),
+        *("values", "codecs", "wire", "membership", "books", "policies", "choosing", "view", "events"),
         *("exchange", "collective", "core", "presets", "faults", "net", "simulation"),
     ],
     "peers": [

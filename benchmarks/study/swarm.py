@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from benchmarks.study.books import WeightBooks
 from benchmarks.study.cards import Cards
 from benchmarks.study.learner import Learner
+from benchmarks.study.outer_trainer import OuterAverager
 from benchmarks.study.run import Outcome, Run
 from benchmarks.study.tasks import CURVE_SAMPLES, TASKS, batches, deal
 from benchmarks.study.trainers import Averager, Gossiper, Server, Trainer
@@ -33,6 +34,7 @@ from gossip.values.layout import SHARD_BYTES
 from gossip.view.view import Roster
 from gossip.wire.messages import Address
 from peers.methods.choosing import fit
+from peers.methods.outer_average import OuterAverage
 
 __all__ = ["TrainingSwarm", "carry_out"]
 
@@ -92,9 +94,11 @@ class TrainingSwarm(Swarm):
         )
         process = self.processes[rank] = Process(core)
         feed = partial(self.feed, rank)
-        if self._policy.collective:
+        if isinstance(method, OuterAverage):
+            trainer: Trainer = OuterAverager(core, learner, method, feed, lambda: self.now)
+        elif self._policy.collective:
             kind = Server if self._policy.collective == "server" else Averager
-            trainer: Trainer = kind(core, learner, feed)
+            trainer = kind(core, learner, feed)
         else:
             trainer = Gossiper(core, learner, replica, method, feed, run.rule)
         self._trainers[rank] = trainer

@@ -26,7 +26,7 @@ from peers.model.whole_state import WholeState
 from peers.session.consensus import Terms
 from peers.steps.gossip_steps import GossipSteps
 
-__all__ = ["Averager", "Gossiper", "Server", "Trainer"]
+__all__ = ["Averager", "Feed", "Gossiper", "Server", "Trainer"]
 
 Feed = Callable[[Event], None]
 

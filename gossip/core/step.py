@@ -223,7 +223,7 @@ class Step:
         compute = None if typical is None else steps * typical
         last = self._state.turns[shard]
         pushes = sum(len(self._state.view.out_edges(turn)) for turn in range(last - self._state.policy.rounds, last))
-        choice = self._coding.exchanged(compute, self._patience.waited, pushes)
+        choice = self._coding.exchanged(compute, self._patience.waited, pushes, len(self._state.view.members))
         if choice is not None:
             self._outlet.emit(events.Compressing(choice))
 

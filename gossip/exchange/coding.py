@@ -2,19 +2,22 @@
 
 Fixed by the user, or found out by measuring (``auto``): a link that cannot carry the model from one exchange to the
 next makes everybody wait, or push less often than the schedule says. What is measured is how many bytes were answered
-for per second in which anything was in flight, and how long the steps from one exchange to the next compute. Then the
-heaviest of
+for per second in which anything was in flight, and how long the steps from one exchange to the next compute. Then one
+of
 
     none, bf16, int8, int8 with fewer of the shards
 
-is taken that the link carries in a part of that computing, the `Room`: most of it, and less where the trainer waits all
-the same. Rounding costs less than pushing fewer shards, so it comes first; and what rounding takes off stays with the
-sender, so no mass is lost by it.
+is taken. Rounding costs less than pushing fewer shards, so it comes first; and what rounding takes off stays with the
+sender, so no mass is lost by it. Among shares of int8 the one is taken that gets furthest in a second: what a step is
+worth with that share (`gossip.choosing.worths`), over the seconds that it takes. Where a push overlaps with computing,
+these are the seconds of the longer of the two, and a push has a part of the computing, the `Room`: most of it, and less
+where the trainer waits all the same. Where parcels of the turn are waited for, they are the sum of both.
 """
 
 from __future__ import annotations
 
 from gossip import codecs
+from gossip.choosing.worths import share_worth
 from gossip.codecs import Codec
 from gossip.codecs.choice import Choice
 from gossip.codecs.difference_codec import DifferenceCodec
@@ -35,6 +38,8 @@ _FIRST = "int8"
 #: What int8 would save is sent only where that takes no more than this part of the computing: links are shared with
 #: what others send, and a peer that computes for long should not fill those of its neighbours.
 _LIGHT = 0.25
+#: And where each push is waited for, only where that takes no more than this part.
+_LIGHT_WAITED = 0.05
 #: A heavier choice has to fit into this part of the room, or it would change with every look.
 _AMPLE = 0.75
 #: Exchanges from one look to the next, and answers that a look needs.
@@ -121,6 +126,8 @@ class Coding:
         if policy is not None and policy.collective:
             text = "none"  # for its exchange; no parcels go out
         self._auto = text == AUTO
+        #: Whether each push is waited for.
+        self._waits = policy is not None and policy.lag == 0
         #: Of the shards, per step: those that take their turn; all peers have the same.
         self.most = share
         self._layout = layout
@@ -187,13 +194,14 @@ class Coding:
         self._answers += 1
         self._carried += nbytes
 
-    def exchanged(self, compute: float | None, waited: float, pushes: int) -> Choice | None:
+    def exchanged(self, compute: float | None, waited: float, pushes: int, peers: int) -> Choice | None:
         """Take in that a step ended in an exchange; return a choice where it is the first, or another than before.
 
         Args:
             compute: seconds that the steps since the last exchange compute; None: not known yet.
             waited: seconds that the trainer has waited so far, in all.
             pushes: neighbours that are pushed to in a turn.
+            peers: how many there are.
         """
         self._exchanges += 1
         if not self._auto or compute is None or self._busy <= 0:
@@ -202,9 +210,12 @@ class Coding:
             return None
         rate, wait, pushes = self._carried / self._busy, (waited - self._waited) / self._exchanges, max(1, pushes)
         current = self.codec.name if self.codec else "none", self.share
-        back = self._room.look(wait / compute, self._seconds(current[0], rate, pushes) * self.share / compute)
+        back = False
+        if not self._waits:
+            pushed = self._seconds(current[0], rate, pushes) * self.share / compute
+            back = self._room.look(wait / compute, pushed, self._dearer(current[0], peers))
         self.look_anew(waited)
-        chosen = self._before if back else self._best(rate, compute, pushes)
+        chosen = self._before if back else self._best(rate, compute, pushes, peers)
         self._before = current
         if chosen == current and self._told:
             return None
@@ -223,21 +234,40 @@ class Coding:
         self._exchanges = self._answers = self._carried = 0
         self._busy, self._waited = 0.0, waited
 
-    def _best(self, rate: float, compute: float, pushes: int) -> tuple[str, float]:
+    def _best(self, rate: float, compute: float, pushes: int, peers: int) -> tuple[str, float]:
         current = self.codec.name if self.codec is not None else "none"
         room = self._room.part * compute
-        for name in _LADDER:
+        light = min(room, (_LIGHT_WAITED if self._waits else _LIGHT) * compute)
+        for name in _LADDER[:-1]:
             heavier = _LADDER.index(name) < _LADDER.index(current) or self.share < self.most
-            limit = room if name == _LADDER[-1] else min(room, _LIGHT * compute)
-            if self._seconds(name, rate, pushes) * self.most <= (_AMPLE if heavier else 1) * limit:
+            if self._seconds(name, rate, pushes) * self.most <= (_AMPLE if heavier else 1) * light:
                 return name, self.most
-        affordable = room / self._seconds(_LADDER[-1], rate, pushes)
-        # By halves, or it would change with every look; and of whole shards, so that what is said is done.
-        half = share = self.most
-        while share > affordable * (_AMPLE if share > self.share else 1) and half > LEAST:
+        whole = self._seconds(_LADDER[-1], rate, pushes)
+
+        def progress(share: float) -> float:
+            push = share * whole / (_AMPLE if share > self.share else 1)
+            seconds = compute + push if self._waits else max(compute, push / self._room.part)
+            return share_worth(share, self._waits, peers) / seconds
+
+        return _LADDER[-1], max(self._shares(), key=progress)  # of equal ones the first, which is the largest
+
+    def _shares(self) -> list[float]:
+        """Return the shares that there are, from the largest: halves, or the choice would change with every look.
+
+        They are of whole shards, so that what is said is done.
+        """
+        half, found = self.most, [self.most]
+        while half > LEAST:
             half /= 2
-            share = self.most * (self._pushed(half) / self._layout.shards)
-        return _LADDER[-1], share
+            found.append(self.most * (self._pushed(half) / self._layout.shards))
+        return list(dict.fromkeys(found))
+
+    def _dearer(self, name: str, peers: int) -> float:
+        """Return how many times as much a step is worth now as with the next lighter choice."""
+        lighter = [share for share in self._shares() if share < self.share]
+        if name != _LADDER[-1] or not lighter:
+            return 1.0
+        return share_worth(self.share, self._waits, peers) / share_worth(lighter[0], self._waits, peers)
 
     def _seconds(self, name: str, rate: float, pushes: int) -> float:
         codec = None if name == "none" else codecs.get(name)

@@ -125,10 +125,37 @@ class LaunchOptions(SharedOptions):
     )
     algorithm: str = option(
         Setup.algorithm,
-        f"{', '.join((*AVERAGING, *COLLECTIVE))} (default: {Setup.algorithm})",
+        f"{', '.join((*AVERAGING, *COLLECTIVE))} (default: {Setup.algorithm}); or auto: by the link, the "
+        "step time and the parameters",
         group=_HOW,
         metavar="NAME[:k=v]",
         setup="algorithm",
+    )
+    link: str = option(
+        Setup.link,
+        "for --algorithm auto: what a link carries, and its round trip, as in 50Mbit or 1Gbit,20ms; or loopback, lan, "
+        "wan (default: by the hosts)",
+        group=_HOW,
+        metavar="RATE[,T]",
+        setup="link",
+    )
+    step_time: float = option(
+        Setup.step_time,
+        "for --algorithm auto: how long a step computes, as in 300ms (default: 250ms)",
+        group=_HOW,
+        read=seconds,
+        metavar="T",
+        setup="step_time",
+        least=0,
+    )
+    parameters: int = option(
+        Setup.parameters,
+        "for --algorithm auto: parameters of the model (default: ten million)",
+        group=_HOW,
+        read=positive,
+        metavar="K",
+        setup="parameters",
+        least=0,
     )
     preset: str = option(
         Setup.preset,

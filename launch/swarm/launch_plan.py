@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gossip import policies
+from gossip.choosing import Recommendation
 from gossip.grids import Grid
 from gossip.net.process_environment import ENVIRONMENT
 from launch.swarm.gpus import gpu_for
@@ -49,6 +50,8 @@ class LaunchPlan:
     swarm: int = 0
     #: The rows of each replica, and the replicas; None: a replica for each process.
     grid: Grid | None = None
+    #: What --algorithm auto has chosen, and why; None if the user named an algorithm.
+    chosen: Recommendation | None = None
     #: A warning for the user, or nothing.
     warning: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from gossip.grids import Grid
 from gossip.shares import check_share
 from launch.options.options import LaunchOptions
 from launch.options.toml import to_toml
+from launch.swarm.auto_algorithm import chosen_line, decided
 from launch.swarm.controller import Controller
 from launch.swarm.grid_seats import fitted_grid
 from launch.swarm.host import Emit, Host, LocalHost
@@ -50,6 +51,8 @@ def launch(options: LaunchOptions) -> int:
     plan, faults = planned(options)
     warn(plan.warning)
     console = output()
+    if plan.chosen is not None:
+        console.print(f"gossip: {chosen_line(plan.chosen)}", soft_wrap=True, markup=False, highlight=False)
     if options.dry_run:
         for line in plan.lines():
             console.print(line, soft_wrap=True)
@@ -92,6 +95,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
     seats = _seats(_hosts_of(options))
     n = len(seats)
     grid = fitted_grid(options.grid, seats, across_hosts=options.crews_across_hosts)
+    options, chosen = decided(options, grid.replicas, all_here=all(seat.host.is_local for seat in seats))
     policy = policies.parse(options.algorithm)
     topology = options.topology or policy.default_topology
     schedule = topologies.parse(topology, grid.replicas, seed=options.seed)
@@ -125,6 +129,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
         spread=not all(seat.host.is_local for seat in seats),
         insecure=options.insecure,
         grid=grid,
+        chosen=chosen,
         warning=policy.notice(schedule) or gamma_notice(options.compress, policy),
     )
     return plan, faults
@@ -189,9 +194,12 @@ def _hosts(plan: LaunchPlan, emit: Emit) -> Mapping[int, Host]:
 
 def _write_config(plan: LaunchPlan, options: LaunchOptions, overrides: Mapping[str, Any] | None = None) -> None:
     """Record how the run was launched; what its script overrides is recorded as it really is."""
+    options, _ = decided(options, plan.world_size, all_here=not plan.spread)
     told = options.told()
     real = {name: value for name, value in (overrides or {}).items() if name in told}
     comment = "how this run was launched; gossip launch --config takes it again"
+    if plan.chosen is not None:
+        comment += f"\n{chosen_line(plan.chosen)}"
     for name in real:
         comment += f"\nthe script overrides {name}, which the command line has as {told[name]!r}"
     if "algorithm" in real:

@@ -19,7 +19,7 @@ __all__ = ["SettingsAgreement", "shared"]
 #: What every peer must have alike. A difference would not fail by itself: the peers would average wrongly, or wait.
 _COMPARED = ("world_size", "algorithm", "topology", "preset", "seed", "share", "compress")
 #: What newcomers are told besides. Frames of another run are rejected anyway.
-_TOLD = ("run", "insecure", "join_key", "watch_key")
+_TOLD = ("run", "insecure", "join_key", "watch_key", "link", "step_time", "parameters")
 #: The most variants that are kept: two are enough to refuse.
 _VARIANTS = 4
 #: The most bytes of a variant, and the bytes of its digest.

@@ -250,7 +250,7 @@ class Link:
             pushed = self._now - began
             self._waited += max(0.0, pushed - self._compute) + self._more(pushed)
             self._now = max(self._now, began + self._compute)
-            choice = self.coding.exchanged(self._compute, self._waited, 1)
+            choice = self.coding.exchanged(self._compute, self._waited, 1, 8)
             if choice is not None:
                 said.append(str(choice))
         return said
@@ -263,7 +263,8 @@ class Link:
         (30e6, ["bf16"]),  # 0.07 s for 2 MiB, and 0.14 s for 4 would be more than a quarter of a step
         (8e6, ["int8"]),
         (3e6, ["int8"]),  # as it began, 0.36 s: told once all the same
-        (1.3e6, ["int8, 25% of the shards"]),
+        (1.3e6, ["int8, 50% of the shards"]),  # 0.41 s, a little too long: that costs less than half of the shards
+        (1e6, ["int8, 25% of the shards"]),  # half would take 0.53 s
         (1e4, ["int8, 6% of the shards"]),  # no less than a sixteenth
     ],
 )
@@ -301,7 +302,7 @@ def test_auto_follows_a_link_that_changes() -> None:
 
 def test_auto_pushes_less_where_parcels_come_too_late_for_others() -> None:
     """A link that could carry int8 in 0.36 s of 0.5 s, among peers that are apart by so much that 0.1 s are late."""
-    link = Link(3e6, 0.5, more=lambda pushed: max(0.0, pushed - 0.1))
+    link = Link(3e6, 0.5, more=lambda pushed: 2 * max(0.0, pushed - 0.1))
     half, quarter = (f"int8, {share} of the shards" for share in ("50%", "25%"))
     assert link.run(24) == [half, quarter]
     # Now and then it tries whether more would go by now.
@@ -376,3 +377,26 @@ def test_shards_that_are_left_out_take_their_turn_and_neighbours_hear_of_it() ->
 def test_auto_keeps_to_the_share_that_it_was_given() -> None:
     link = Link(1e9, 0.5, share=0.5)
     assert link.run(40) == ["none, 50% of the shards"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "chosen"),
+    [
+        (200e6, "none"),  # 0.02 s
+        (8e6, "int8"),  # 0.13 s beside a second: half of the shards would save half of that, and be worth 12% less
+        (3e6, "int8, 50% of the shards"),  # 0.36 s for all of them
+        (0.5e6, "int8, 25% of the shards"),  # 2.1 s for all of them
+    ],
+)
+def test_auto_weighs_a_push_that_is_waited_for_against_what_a_share_is_worth(rate: float, chosen: str) -> None:
+    coding = Coding(AUTO, 1.0, Layout.uniform(1 << 20, 16, np.float32), parse("sgp"))
+    whole = {codec: coding._seconds(codec, rate, 1) for codec in ("none", "int8")}
+    assert whole["none"] == pytest.approx(4 * (1 << 20) / rate)
+    name, share = coding._best(rate, 1.0, 1, 8)
+    assert str(Choice(name, share, "")) == chosen
+
+
+def test_auto_does_not_give_up_shards_for_a_wait_that_costs_less() -> None:
+    """Half of the shards would be worth 15% less. A wait of 10% is not worth that, and one of 60% is."""
+    assert Link(3e6, 0.5, more=lambda pushed: 0.14 * pushed).run(100) == ["int8"]
+    assert Link(3e6, 0.5, more=lambda pushed: 0.8 * pushed).run(8) == ["int8, 50% of the shards"]
