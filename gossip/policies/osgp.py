@@ -21,10 +21,17 @@ class OSGP(Policy):
 
     name = "osgp"
 
-    def __init__(self, *, tau: int = 1, warmup: int = 0, momentum: str = "own", variance: str = "swarm") -> None:
+    def __init__(
+        self, *, tau: int = 1, wait: float = 0.1, warmup: int = 0, momentum: str = "own", variance: str = "swarm"
+    ) -> None:
         if tau < 0:
             raise SettingsError(f"osgp: tau, the turns that a parcel may be late, must be 0 or more, not {tau}")
+        if not 0 <= wait <= 1:
+            raise SettingsError(
+                f"osgp: wait, the part of the time for which a neighbour is waited for, must be 0 to 1, not {wait}"
+            )
         self.lag = tau
+        self.wait = wait
         self.warmup = warmup_option(self.name, warmup)
         self.momentum = momentum_option(self.name, momentum)
         self.variance = variance_option(self.name, variance)

@@ -51,6 +51,9 @@ class Policy:
     lag: int | None = None
     #: The number of first steps that wait for the turn's parcels, whatever `lag` says.
     warmup = 0
+    #: The part of the time for which a neighbour's parcels of this turn may be waited for where `lag` asks for no wait:
+    #: see `gossip.allowance`.
+    wait = 0.0
     #: The number of steps from one push to the next.
     every = 1
     #: The number of turns that every shard takes in an exchange, one after the other. A round begins when the parcels
