@@ -15,7 +15,7 @@ from topologies import Schedule
 __all__ = ["Outer", "Policy"]
 
 #: The possible treatments of the optimizer's momentum buffers.
-_MOMENTA = ("own", "mixed", "quasi-global")
+_MOMENTA = ("auto", "own", "inferred", "mixed", "quasi-global")
 #: The possible second moments of adaptive optimizers.
 _VARIANCES = ("swarm", "own")
 #: The most ranks and edges of a schedule that are checked before a run, which takes about a second. Formulas for very
@@ -78,7 +78,8 @@ class Policy:
     slack = 0.0
     #: The part of each move that is the swarm's direction, in steps without an exchange.
     blend = 0.0
-    #: The treatment of the optimizer's momentum: own, mixed or quasi-global.
+    #: The treatment of the optimizer's momentum: own, inferred, mixed or quasi-global; auto: inferred where it is known
+    #: to help, else own.
     momentum = "own"
     #: The second moment that Adam and its relatives divide by: the swarm's or the peer's own.
     variance = "own"

@@ -7,6 +7,7 @@ import torch
 from gossip.errors import SettingsError
 from gossip.policies import Policy
 from peers.methods.global_direction import GlobalDirection
+from peers.methods.inferred_momentum import InferredMomentum, is_inferable
 from peers.methods.method import Method, Methods
 from peers.methods.momentum_buffers import Buffers, MixedMomentum, refuse_momentum, require_momentum, zeros_for
 from peers.methods.outer import OuterMomentum
@@ -20,6 +21,8 @@ __all__ = ["fit"]
 #: The margin of the swarm's second moment where parameters are stale: the largest stable rate is 0.6 of that in step
 #: (decision 30), and rates go by the root.
 _STALE = 1 / 0.6**2
+#: Codecs that leave the values nearly as they are.
+_EXACT = ("none",)
 
 
 def fit(
@@ -36,7 +39,7 @@ def fit(
             f"{type(optimizer).__name__} computes gradients several times in a step, as the loss of each peer decides, "
             "but allreduce averages them once per step: use another optimizer, or another algorithm"
         )
-    if policy.momentum != "own":
+    if policy.momentum in ("mixed", "quasi-global"):
         require_momentum(policy.momentum, optimizer)
     if policy.correction:
         refuse_momentum(policy.correction, optimizer)
@@ -56,9 +59,25 @@ def fit(
         return replica, OuterMomentum(policy.outer, replica, optimizer)
     if policy.blend and policy.every > 1:
         return replica, GlobalDirection(policy.blend, replica, optimizer)
+    methods: list[Method] = []
+    if _infers(policy, optimizer, compress):
+        methods.append(InferredMomentum(replica, optimizer))
     if adapts:
-        return replica, _variance(policy, optimizer)
-    return replica, Method()
+        methods.append(_variance(policy, optimizer))
+    return replica, Methods(*methods) if len(methods) > 1 else methods[0] if methods else Method()
+
+
+def _infers(policy: Policy, optimizer: torch.optim.Optimizer, compress: str) -> bool:
+    if policy.momentum == "inferred" and not is_inferable(optimizer):
+        raise SettingsError(
+            f"momentum=inferred needs Adam or AdamW without amsgrad, but the optimizer is {type(optimizer).__name__}; "
+            "use momentum=own"
+        )
+    if policy.momentum == "inferred" and compress not in _EXACT:
+        raise SettingsError(f"momentum=inferred needs exact parcels, but compress is {compress}; use momentum=mixed")
+    return policy.momentum == "inferred" or (
+        policy.momentum == "auto" and compress in _EXACT and is_inferable(optimizer) and policy.variance == "swarm"
+    )
 
 
 def _variance(policy: Policy, optimizer: torch.optim.Optimizer) -> SwarmVariance:

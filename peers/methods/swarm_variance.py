@@ -38,7 +38,7 @@ bounds the move by the learning rate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -54,6 +54,8 @@ _FIRST, _SECOND = "exp_avg", "exp_avg_sq"
 _LARGER = 1 + 2 / math.pi
 #: By what factor products of successive signals may be smaller than their squares; about 2 while a model is new.
 _DRIFT = 3.0
+#: What the last exchange counts for in how stale parameters are.
+_NEW = 0.05
 #: The most bytes of parameters that are worked on at a time: temporary tensors are as large.
 _CHUNK = 1 << 26
 
@@ -93,10 +95,12 @@ class SwarmVariance(Method):
         Args:
             optimizer: an adaptive one.
             mixed: whether its first moments are mixed.
-            margin: how many times larger v' is, if it is less than v then.
+            margin: how many times larger v' is where no exchange is in time, if it is less than v then.
             in_step: the number of first steps without the margin.
         """
         self._margin, self._in_step = margin, in_step
+        #: The part of the last exchanges that were not in time.
+        self._stale = 1.0
         self._optimizer = optimizer
         self._mixed = mixed
         self._histories: dict[torch.Tensor, _History] = {}
@@ -119,6 +123,10 @@ class SwarmVariance(Method):
     def end(self) -> None:
         """Give the optimizer its own second moment back."""
         self._put_back()
+
+    def balanced(self, shards: Container[int], pace: float) -> None:  # noqa: ARG002
+        """Learn how often parameters are stale."""
+        self._stale += ((not shards) - self._stale) * _NEW
 
     def _put_back(self) -> None:
         for moments, own in self._moves:
@@ -186,7 +194,7 @@ class SwarmVariance(Method):
         torch._foreach_mul_(squares, 1 - 1 / peers)
         torch._foreach_add_(squares, own, alpha=1 / peers)
         if seen > self._in_step:
-            torch._foreach_mul_(squares, self._margin)
+            torch._foreach_mul_(squares, 1 + (self._margin - 1) * self._stale)
         torch._foreach_minimum_(squares, own)  # the swarm's noise is never more than the peer's
         if self._mixed:
             means = torch._foreach_mul(
