@@ -78,7 +78,10 @@ class InferredMomentum(Method):
             return False
         if self._replica.place(parameter) is None:
             return False
-        first, second = (1 - float(beta) ** state["step"] for beta in group["betas"])
+        step = state["step"]
+        if step.device.type == "cpu":  # elsewhere nobody waits for the number
+            step = step.item()
+        first, second = (1 - float(beta) ** step for beta in group["betas"])
         scale = self._replica.view(self._scale, parameter)
         torch.sqrt(state["exp_avg_sq"] / second, out=scale)
         scale.add_(group["eps"]).mul_(first / group["lr"])
