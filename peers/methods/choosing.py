@@ -21,8 +21,6 @@ __all__ = ["fit"]
 #: The margin of the swarm's second moment where parameters are stale: the largest stable rate is 0.6 of that in step
 #: (decision 30), and rates go by the root.
 _STALE = 1 / 0.6**2
-#: Codecs that leave the values nearly as they are.
-_EXACT = ("none",)
 
 
 def fit(
@@ -73,10 +71,8 @@ def _infers(policy: Policy, optimizer: torch.optim.Optimizer, compress: str) -> 
             f"momentum=inferred needs Adam or AdamW without amsgrad, but the optimizer is {type(optimizer).__name__}; "
             "use momentum=own"
         )
-    if policy.momentum == "inferred" and compress not in _EXACT:
-        raise SettingsError(f"momentum=inferred needs exact parcels, but compress is {compress}; use momentum=mixed")
     return policy.momentum == "inferred" or (
-        policy.momentum == "auto" and compress in _EXACT and is_inferable(optimizer) and policy.variance == "swarm"
+        policy.momentum == "auto" and compress == "none" and is_inferable(optimizer) and policy.variance == "swarm"
     )
 
 

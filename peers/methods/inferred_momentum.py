@@ -16,9 +16,10 @@ eigenvalue and c <= 1 the gain, a step is e <- l (e - p), p <- beta1 (p + c (1 -
 beta1 l, and the characteristic polynomial is positive at 1 and -1, so both eigenvalues are within the unit circle.
 
 It holds only where an exchange compares the same moment: mass that is a step late is behind by a common move, and would
-slow the momentum of everybody. So only shards count that got as much weight as they gave. What a codec rounds is noise
-in d, and is small beside it only while moves are not: so parcels have to be exact. It holds for Adam and AdamW, whose
-move is the formula above.
+slow the momentum of everybody. So only shards count that got as much weight as they gave. Peers that are far apart for
+another reason, as after a partition, would tell too much: so no m becomes larger than s by it, which bounds the move by
+the rate. What a codec rounds is noise in d, and is small beside it only where moves are large: so it is not the default
+with a codec. It holds for Adam and AdamW, whose move is the formula above.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class InferredMomentum(Method):
         #: The values before the exchange, and s / rate, with Adam's correction for the first steps.
         self._before = [torch.zeros_like(one) for one in self._values]
         self._scale = [torch.zeros_like(one) for one in self._values]
-        self._moved: list[torch.Tensor] = []
+        #: The parameters that moved in this step, and their rates.
+        self._moved: dict[torch.Tensor, Any] = {}
         self._peers = 1.0
 
     def evaluated(self, peers: Callable[[], float]) -> None:
@@ -65,10 +67,13 @@ class InferredMomentum(Method):
     @torch.no_grad()
     def end(self) -> None:
         """Note the values, and how far they move by how much of a first moment."""
-        self._moved = []
-        for group in self._optimizer.param_groups:
-            if float(group["lr"]):
-                self._moved += [one for one in group["params"] if self._note(one, group)]
+        self._moved = {
+            parameter: group["lr"]
+            for group in self._optimizer.param_groups
+            if float(group["lr"])
+            for parameter in group["params"]
+            if self._note(parameter, group)
+        }
         torch._foreach_copy_(self._before, self._values)
 
     def _note(self, parameter: torch.Tensor, group: dict[str, Any]) -> bool:
@@ -97,7 +102,9 @@ class InferredMomentum(Method):
         for segment in self._trained.segments():
             if segment.shard not in shards:
                 segment.of(self._before).zero_()
-        for parameter in self._moved:
-            change = self._replica.view(self._before, parameter)
-            self._optimizer.state[parameter]["exp_avg"].sub_(change, alpha=gain)
-        self._moved = []
+        for parameter, rate in self._moved.items():
+            change, scale = (self._replica.view(one, parameter) for one in (self._before, self._scale))
+            mean = self._optimizer.state[parameter]["exp_avg"]
+            bound = torch.maximum(mean.abs(), scale * rate)
+            mean.sub_(change, alpha=gain).clamp_(-bound, bound)
+        self._moved = {}

@@ -75,7 +75,9 @@ def dense(option: str) -> np.ndarray:
         matrix = mixing(TOPOLOGY, step - 1)
         z = matrix @ moved
         if option == "inferred":
-            m = m - (z - moved) * scale * (1 - BETAS[0] ** step) / RATE / np.log2(N)
+            scale = scale * (1 - BETAS[0] ** step)
+            bound = np.maximum(np.abs(m), scale)
+            m = np.clip(m - (z - moved) * scale / RATE / np.log2(N), -bound, bound)
         if option == "mixed":
             m = matrix @ m
         trace.append(z)
