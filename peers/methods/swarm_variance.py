@@ -227,7 +227,7 @@ class SwarmVariance(Method):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the means and the last gradients, by the number of the parameter in the optimizer."""
-        return {
+        kept: dict[str, Any] = {
             str(number): {
                 "last": one.last,
                 "before": one.before,
@@ -238,9 +238,11 @@ class SwarmVariance(Method):
             for number, parameter in enumerate(self._parameters())
             if (one := self._histories.get(parameter)) is not None
         }
+        return {**kept, "stale": self._stale} if kept else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`."""
+        self._stale = float(state.get("stale", self._stale))
         for number, parameter in enumerate(self._parameters()):
             if (found := state.get(str(number))) is not None:
                 one = self._histories[parameter] = _History(found["last"].to(parameter.device))
