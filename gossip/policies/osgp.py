@@ -4,8 +4,11 @@ Assran et al. 2018, arXiv:1811.10792 (overlap SGP). Like sgp, but after pushing 
 of turn t - tau. With tau = 0 it is sgp. The first ``warmup`` steps are sgp too: a stale gradient does most harm while
 the model is new and the learning rate high (decision 30).
 
-Use it when communication takes up to tau step times: no peer waits, but parameters are up to tau steps old when they
-arrive.
+Where peers are nearly in step it waits for the parcels of turn t as well, for a part ``wait`` of the time at most
+(`gossip.allowance`): gradients are not stale then. ``wait=0`` is the paper's method.
+
+Use it when communication takes up to tau step times, or peers are not equally fast: nobody waits for long, but
+parameters may be up to tau steps old when they arrive.
 """
 
 from __future__ import annotations

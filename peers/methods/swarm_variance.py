@@ -23,7 +23,8 @@ one that trains well. For the same reason the mean of g is no substitute for the
 becomes too small just where steps are too long already. Decision 38 has the figures.
 
 Where parameters are stale when they arrive (osgp and adpsgd, after their warm-up), the highest rate is lower than
-all-reduce's, and v' is larger by a margin: the square of that factor.
+all-reduce's, and v' is larger by a margin: the square of that factor. It counts as far as exchanges are really late: by
+the part of the last ones in which no shard got as much weight as it gave.
 
 The optimizer is the user's own and computes its move itself. Before it moves, its second moment is set such that its
 own update ends with v'; after the move v is put back. So every variant of torch works (fused, foreach, capturable), as
