@@ -36,5 +36,5 @@ class OSGP(Policy):
         self.lag = tau
         self.wait = wait
         self.warmup = warmup_option(self.name, warmup)
-        self.momentum = momentum_option(self.name, momentum)
+        self.momentum = momentum_option(self.name, momentum, in_step=True)
         self.variance = variance_option(self.name, variance)

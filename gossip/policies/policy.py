@@ -15,7 +15,9 @@ from topologies import Schedule
 __all__ = ["Outer", "Policy"]
 
 #: The possible treatments of the optimizer's momentum buffers.
-_MOMENTA = ("auto", "own", "inferred", "mixed", "quasi-global")
+_MOMENTA = ("own", "mixed", "quasi-global")
+#: And of algorithms whose peers may be in step.
+_IN_STEP = ("auto", "inferred", *_MOMENTA)
 #: The possible second moments of adaptive optimizers.
 _VARIANCES = ("swarm", "own")
 #: The most ranks and edges of a schedule that are checked before a run, which takes about a second. Formulas for very
@@ -153,10 +155,11 @@ def rounds_option(policy: str, rounds: int) -> int:
     return rounds
 
 
-def momentum_option(policy: str, momentum: str) -> str:
-    """Return the treatment of the optimizer's momentum if it is valid."""
-    if momentum not in _MOMENTA:
-        raise SettingsError(f"{policy}: momentum must be {', '.join(_MOMENTA[:-1])} or {_MOMENTA[-1]}, not {momentum}")
+def momentum_option(policy: str, momentum: str, in_step: bool = False) -> str:
+    """Return the treatment of the optimizer's momentum if it is valid; ``in_step``: peers may be in step."""
+    valid = _IN_STEP if in_step else _MOMENTA
+    if momentum not in valid:
+        raise SettingsError(f"{policy}: momentum must be {', '.join(valid[:-1])} or {valid[-1]}, not {momentum}")
     return momentum
 
 
