@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from gossip.allowance import Allowance
 from gossip.arrivals import Estimate, Lateness
+from gossip.exchange.allowance import Allowance
 from gossip.settings import Settings
 
 __all__ = ["Waiting"]

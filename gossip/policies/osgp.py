@@ -5,7 +5,7 @@ of turn t - tau. With tau = 0 it is sgp. The first ``warmup`` steps are sgp too:
 the model is new and the learning rate high (decision 30).
 
 Where peers are nearly in step it waits for the parcels of turn t as well, for a part ``wait`` of the time at most
-(`gossip.allowance`): gradients are not stale then. ``wait=0`` is the paper's method.
+(`gossip.exchange.allowance`): gradients are not stale then. ``wait=0`` is the paper's method.
 
 Use it when communication takes up to tau step times, or peers are not equally fast: nobody waits for long, but
 parameters may be up to tau steps old when they arrive.

@@ -54,7 +54,7 @@ class Policy:
     #: The number of first steps that wait for the turn's parcels, whatever `lag` says.
     warmup = 0
     #: The part of the time for which a neighbour's parcels of this turn may be waited for where `lag` asks for no wait:
-    #: see `gossip.allowance`.
+    #: see `gossip.exchange.allowance`.
     wait = 0.0
     #: The number of steps from one push to the next.
     every = 1

@@ -8,8 +8,8 @@ moves, and an exchange that moves z by d would have changed m by
 
     m <- m - (1 / T) (s / rate) d
 
-T is log2 n for graphs that reach everybody in so many turns, and more in proportion if a shard is not exchanged in
-every step. With n = 2 it is exactly what mixing does.
+T is log2 n for graphs that reach everybody in that number of turns, and more in proportion if a shard is not exchanged
+in every step. With n = 2 it is exactly what mixing does.
 
 It is stable for every symmetric graph. With e the distance of a mode, p its part of m, both in moves, l >= 0 its
 eigenvalue and c <= 1 the gain, a step is e <- l (e - p), p <- beta1 (p + c (1 - l) (e - p)). The determinant is

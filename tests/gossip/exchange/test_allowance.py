@@ -6,8 +6,8 @@ import pytest
 from hand_swarm import PAIR, Hand, only, parcel
 
 from gossip import events, policies
-from gossip.allowance import Allowance
 from gossip.errors import SettingsError
+from gossip.exchange.allowance import Allowance
 from gossip.simulation import Scenario
 from gossip.simulation.swarm import Swarm
 

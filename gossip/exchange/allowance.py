@@ -66,7 +66,7 @@ class Allowance:
         return account.credit * step_time
 
     def arrived(self, rank: int, late: float, now: float, step_time: float) -> None:
-        """Take in that a neighbour's parcel came so many seconds after our own push; 0 if it was there before."""
+        """Take in how many seconds after our own push a neighbour's parcel came; 0 if it was there before."""
         if not self._part or step_time <= 0:
             return
         account = self._accounts.setdefault(rank, _Account())
