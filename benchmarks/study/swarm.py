@@ -79,7 +79,13 @@ class TrainingSwarm(Swarm):
         run = self._defined
         data = batches(self.task, self._dealt[rank], run.batch, run.seed, rank + run.peers * incarnation)
         learner = Learner(self.task, data, run, self.progress)
-        replica, method = fit(self._policy, learner.model, learner.optimizer, self._shard_bytes(learner.model))
+        replica, method = fit(
+            self._policy,
+            learner.model,
+            learner.optimizer,
+            self._shard_bytes(learner.model),
+            compress=run.compress,
+        )
         if donor is not None:
             replica.arrays[0][:] = values
         core = Core(

@@ -101,7 +101,7 @@ class Core:
         places = [0] * layout.shards if turns is None else list(turns)
         self.state = PeerState(me, mass, view, policy, settings, places)
         self.coding = Coding(settings.compress, settings.share, layout, policy)
-        self.patience = Waiting(layout.shards, policy.lag_at(1), policy.every)
+        self.patience = Waiting(layout.shards, policy.lag_at(1), policy.every, policy.wait)
         models = 3 if policy.pairwise else 2
         inbox_bytes = settings.inbox_bytes or models * layout.total_bytes
         # Elastic averaging answers all at once, as its centre does; otherwise one pair is averaged after the other.

@@ -151,7 +151,7 @@ class Step:
         state.gaps = {}
         lag = policy.lag_at(self.number)
         self._patience.keep_lag(lag)
-        self._traffic.books.inbox.in_order = lag == 0
+        self._traffic.books.inbox.in_order = lag == 0 or self._in_step()
         exchanges = policy.exchanges(self.number) or state.measuring
         self._change(Cause.EXCHANGE if exchanges else Cause.LOCAL)
         self._traffic.merge_all(now)
@@ -199,6 +199,16 @@ class Step:
         if lag is not None and turn >= lag:
             for rank in state.view.in_neighbours(turn - lag):
                 patience.want(rank, shard, turn - lag, now, state.settings)
+        if lag and state.policy.wait:
+            for rank in state.view.in_neighbours(turn):
+                patience.want_briefly(rank, shard, turn, now)
+
+    def _in_step(self) -> bool:
+        """Whether a policy that waits briefly keeps turns in order: nobody is more than a turn ahead of this peer."""
+        state = self._state
+        return state.policy.wait > 0 and all(
+            furthest <= turn + 1 for furthest, turn in zip(state.furthest, state.turns, strict=True)
+        )
 
     def _caught_up(self, shard: int, turn: int) -> int:
         """Return the turn that a step begins with: the shard's own, or a later one if it is behind."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from gossip.arrivals import Estimate, Lateness
+from gossip.exchange.allowance import Allowance
 from gossip.settings import Settings
 
 __all__ = ["Waiting"]
@@ -15,14 +16,18 @@ _TURNS_REMEMBERED = 64
 class Waiting:
     """The parcels that a peer wants before its next step, and what it has learned about when they come."""
 
-    def __init__(self, shards: int, lag: int | None, every: int = 1) -> None:
+    def __init__(self, shards: int, lag: int | None, every: int = 1, allowance: float = 0.0) -> None:
         """Begin.
 
         Args:
             shards: how many there are.
             lag: how many turns a neighbour may be behind; None: nobody is waited for.
             every: steps from one turn to the next, over which lateness adds up.
+            allowance: what a neighbour that may be behind may cost nevertheless, as a part of the time.
         """
+        self._allowance = Allowance(allowance)
+        #: What is waited for within the allowance.
+        self._brief: set[tuple[int, int]] = set()
         self.lag = lag
         self._every = every
         self._lateness = Lateness()
@@ -69,6 +74,7 @@ class Waiting:
     def step_ended(self, now: float) -> None:
         """Note that the trainer ended a step: our own pace is the measure of patience."""
         self._step_ended = now
+        self._allowance.step_ended()
         if self._step_began is not None:
             self._step_time.add(now - self._step_began)
 
@@ -97,6 +103,15 @@ class Waiting:
         if wait > 0:
             self._until[rank, shard] = turn, now + wait
 
+    def want_briefly(self, rank: int, shard: int, turn: int, now: float) -> None:
+        """Wait within the allowance for a neighbour's parcel of a turn, unless it is there or an older one is not."""
+        typical = self._step_time.mean
+        if typical is None or (rank, shard) in self._until or self._latest.get((rank, shard), -1) >= turn:
+            return
+        if (wait := self._allowance.wait(rank, now, typical)) > 0:
+            self._until[rank, shard] = turn, now + wait
+            self._brief.add((rank, shard))
+
     def longest(self, settings: Settings) -> float:
         """Return for how many seconds a turn waits at most."""
         typical = self._step_time.mean
@@ -114,8 +129,11 @@ class Waiting:
             return  # nobody is ever waited for
         self._latest[rank, shard] = max(turn, self._latest.get((rank, shard), -1))
         self._lateness.add(rank, now - self._wanted_since(shard, turn + self.lag, now))
+        if self._step_time.mean is not None:
+            self._allowance.arrived(rank, now - self._wanted_since(shard, turn, now), now, self._step_time.mean)
         if self._until.get((rank, shard), (turn + 1,))[0] <= turn:
             del self._until[rank, shard]
+            self._brief.discard((rank, shard))
 
     def _wanted_since(self, shard: int, turn: int, now: float) -> float:
         """Return when the turn was pushed, or skipped; now if it has not been."""
@@ -130,13 +148,18 @@ class Waiting:
         """Give up what is overdue."""
         for key in [key for key, (_, until) in self._until.items() if until <= now]:
             del self._until[key]
+            if key in self._brief:
+                self._brief.discard(key)
+                self._allowance.in_vain(key[0])
 
     def forget(self, rank: int) -> None:
         """Stop waiting for a peer that died or left, and unlearn its ways."""
         self._lateness.forget(rank)
+        self._allowance.forget(rank)
         self.slow.discard(rank)
         for key in [key for key in self._until if key[0] == rank]:
             del self._until[key]
+            self._brief.discard(key)
         for table in (self._latest, self._missed):
             for key in [key for key in table if key[0] == rank]:
                 del table[key]

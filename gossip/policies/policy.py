@@ -16,6 +16,8 @@ __all__ = ["Outer", "Policy"]
 
 #: The possible treatments of the optimizer's momentum buffers.
 _MOMENTA = ("own", "mixed", "quasi-global")
+#: And of algorithms whose peers may be in step.
+_IN_STEP = ("auto", "inferred", *_MOMENTA)
 #: The possible second moments of adaptive optimizers.
 _VARIANCES = ("swarm", "own")
 #: The most ranks and edges of a schedule that are checked before a run, which takes about a second. Formulas for very
@@ -51,6 +53,9 @@ class Policy:
     lag: int | None = None
     #: The number of first steps that wait for the turn's parcels, whatever `lag` says.
     warmup = 0
+    #: The part of the time for which a neighbour's parcels of this turn may be waited for where `lag` asks for no wait:
+    #: see `gossip.exchange.allowance`.
+    wait = 0.0
     #: The number of steps from one push to the next.
     every = 1
     #: The number of turns that every shard takes in an exchange, one after the other. A round begins when the parcels
@@ -75,7 +80,8 @@ class Policy:
     slack = 0.0
     #: The part of each move that is the swarm's direction, in steps without an exchange.
     blend = 0.0
-    #: The treatment of the optimizer's momentum: own, mixed or quasi-global.
+    #: The treatment of the optimizer's momentum: own, inferred, mixed or quasi-global; auto: inferred where it is known
+    #: to help, else own.
     momentum = "own"
     #: The second moment that Adam and its relatives divide by: the swarm's or the peer's own.
     variance = "own"
@@ -149,10 +155,11 @@ def rounds_option(policy: str, rounds: int) -> int:
     return rounds
 
 
-def momentum_option(policy: str, momentum: str) -> str:
-    """Return the treatment of the optimizer's momentum if it is valid."""
-    if momentum not in _MOMENTA:
-        raise SettingsError(f"{policy}: momentum must be {', '.join(_MOMENTA[:-1])} or {_MOMENTA[-1]}, not {momentum}")
+def momentum_option(policy: str, momentum: str, in_step: bool = False) -> str:
+    """Return the treatment of the optimizer's momentum if it is valid; ``in_step``: peers may be in step."""
+    valid = _IN_STEP if in_step else _MOMENTA
+    if momentum not in valid:
+        raise SettingsError(f"{policy}: momentum must be {', '.join(valid[:-1])} or {valid[-1]}, not {momentum}")
     return momentum
 
 

@@ -26,7 +26,7 @@ class SGP(Policy):
     name = "sgp"
     lag = 0
 
-    def __init__(self, *, rounds: int = 1, momentum: str = "own", variance: str = "swarm") -> None:
+    def __init__(self, *, rounds: int = 1, momentum: str = "auto", variance: str = "swarm") -> None:
         self.rounds = rounds_option(self.name, rounds)
-        self.momentum = momentum_option(self.name, momentum)
+        self.momentum = momentum_option(self.name, momentum, in_step=True)
         self.variance = variance_option(self.name, variance)

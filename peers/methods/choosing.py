@@ -8,6 +8,7 @@ from gossip.errors import SettingsError
 from gossip.policies import Policy
 from peers.crew.crew import Crew
 from peers.methods.global_direction import GlobalDirection
+from peers.methods.inferred_momentum import InferredMomentum, is_inferable
 from peers.methods.method import Method, Methods
 from peers.methods.momentum_buffers import Buffers, MixedMomentum, refuse_momentum, require_momentum, zeros_for
 from peers.methods.outer import OuterMomentum
@@ -43,7 +44,7 @@ def fit(
             f"{type(optimizer).__name__} computes gradients several times in a step, as the loss of each peer decides, "
             "but allreduce averages them once per step: use another optimizer, or another algorithm"
         )
-    if policy.momentum != "own":
+    if policy.momentum in ("mixed", "quasi-global"):
         require_momentum(policy.momentum, optimizer)
     if policy.correction:
         refuse_momentum(policy.correction, optimizer)
@@ -63,9 +64,23 @@ def fit(
         return replica, OuterMomentum(policy.outer, replica, optimizer)
     if policy.blend and policy.every > 1:
         return replica, GlobalDirection(policy.blend, replica, optimizer)
+    methods: list[Method] = []
+    if _infers(policy, optimizer, compress):
+        methods.append(InferredMomentum(replica, optimizer))
     if adapts:
-        return replica, _variance(policy, optimizer)
-    return replica, Method()
+        methods.append(_variance(policy, optimizer))
+    return replica, Methods(*methods) if len(methods) > 1 else methods[0] if methods else Method()
+
+
+def _infers(policy: Policy, optimizer: torch.optim.Optimizer, compress: str) -> bool:
+    if policy.momentum == "inferred" and not is_inferable(optimizer):
+        raise SettingsError(
+            f"momentum=inferred needs Adam or AdamW without amsgrad, but the optimizer is {type(optimizer).__name__}; "
+            "use momentum=own"
+        )
+    return policy.momentum == "inferred" or (
+        policy.momentum == "auto" and compress == "none" and is_inferable(optimizer) and policy.variance == "swarm"
+    )
 
 
 def _variance(policy: Policy, optimizer: torch.optim.Optimizer) -> SwarmVariance:

@@ -41,6 +41,14 @@ class Method:
     def exchanged(self, shards: Container[int]) -> None:
         """Called after these shards were exchanged."""
 
+    def balanced(self, shards: Container[int], pace: float) -> None:
+        """Called after an exchange with the shards, if any, that got as much weight as they gave, all in time.
+
+        Args:
+            shards: which ones.
+            pace: the turns that a shard takes in a step.
+        """
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         return {}
@@ -85,6 +93,11 @@ class Methods(Method):
         """Look at what was exchanged."""
         for one in self._methods:
             one.exchanged(shards)
+
+    def balanced(self, shards: Container[int], pace: float) -> None:
+        """Look at what was exchanged in time."""
+        for one in self._methods:
+            one.balanced(shards, pace)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states, by the names of the classes."""

@@ -23,7 +23,8 @@ one that trains well. For the same reason the mean of g is no substitute for the
 becomes too small just where steps are too long already. Decision 38 has the figures.
 
 Where parameters are stale when they arrive (osgp and adpsgd, after their warm-up), the highest rate is lower than
-all-reduce's, and v' is larger by a margin: the square of that factor.
+all-reduce's, and v' is larger by a margin: the square of that factor. It counts as far as exchanges are really late: by
+the part of the last ones in which no shard got as much weight as it gave.
 
 The optimizer is the user's own and computes its move itself. Before it moves, its second moment is set such that its
 own update ends with v'; after the move v is put back. So every variant of torch works (fused, foreach, capturable), as
@@ -38,7 +39,7 @@ bounds the move by the learning rate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -55,6 +56,8 @@ _FIRST, _SECOND = "exp_avg", "exp_avg_sq"
 _LARGER = 1 + 2 / math.pi
 #: By what factor products of successive signals may be smaller than their squares; about 2 while a model is new.
 _DRIFT = 3.0
+#: What the last exchange counts for in how stale parameters are.
+_NEW = 0.05
 #: The most bytes of parameters that are worked on at a time: temporary tensors are as large.
 _CHUNK = 1 << 26
 
@@ -94,10 +97,12 @@ class SwarmVariance(Method):
         Args:
             optimizer: an adaptive one.
             mixed: whether its first moments are mixed.
-            margin: how many times larger v' is, if it is less than v then.
+            margin: how many times larger v' is where no exchange is in time, if it is less than v then.
             in_step: the number of first steps without the margin.
         """
         self._margin, self._in_step = margin, in_step
+        #: The part of the last exchanges that were not in time.
+        self._stale = 1.0
         self._optimizer = optimizer
         self._mixed = mixed
         self._histories: dict[torch.Tensor, _History] = {}
@@ -120,6 +125,10 @@ class SwarmVariance(Method):
     def end(self) -> None:
         """Give the optimizer its own second moment back."""
         self._put_back()
+
+    def balanced(self, shards: Container[int], pace: float) -> None:  # noqa: ARG002
+        """Learn how often parameters are stale."""
+        self._stale += ((not shards) - self._stale) * _NEW
 
     def _put_back(self) -> None:
         for moments, own in self._moves:
@@ -187,7 +196,7 @@ class SwarmVariance(Method):
         torch._foreach_mul_(squares, 1 - 1 / peers)
         torch._foreach_add_(squares, own, alpha=1 / peers)
         if seen > self._in_step:
-            torch._foreach_mul_(squares, self._margin)
+            torch._foreach_mul_(squares, 1 + (self._margin - 1) * self._stale)
         torch._foreach_minimum_(squares, own)  # the swarm's noise is never more than the peer's
         if self._mixed:
             means = torch._foreach_mul(
@@ -222,7 +231,7 @@ class SwarmVariance(Method):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the means and the last gradients, by the number of the parameter in the optimizer."""
-        return {
+        kept: dict[str, Any] = {
             str(number): {
                 "last": one.last,
                 "before": one.before,
@@ -233,9 +242,11 @@ class SwarmVariance(Method):
             for number, parameter in enumerate(self._parameters())
             if (one := self._histories.get(parameter)) is not None
         }
+        return {**kept, "stale": self._stale} if kept else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`."""
+        self._stale = float(state.get("stale", self._stale))
         for number, parameter in enumerate(self._parameters()):
             if (found := state.get(str(number))) is not None:
                 one = self._histories[parameter] = _History(found["last"].to(parameter.device))

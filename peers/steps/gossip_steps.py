@@ -19,6 +19,8 @@ __all__ = ["GossipSession", "GossipSteps", "stretch"]
 
 #: The steps that momentum remembers, with a factor of 0.9: it averages the noise of these.
 _MEMORY = 10
+#: Weights that differ by less are the same.
+_EVEN = 1e-3
 
 
 class GossipSession(Protocol):
@@ -83,11 +85,16 @@ class GossipSteps(Steps):
 
     def peers(self) -> float:
         """Return the effective number of peers that a shard is averaged over within the memory of momentum."""
-        status, policy = self._status, self._session.policy
-        turns = max(1, round(_MEMORY * policy.rounds * status.share / policy.every))
+        status = self._status
+        turns = max(1, round(_MEMORY * self._pace()))
         if self._reached is None or self._reached[:2] != (status.schedule, turns):
             self._reached = status.schedule, turns, reach(status.schedule, turns)
         return self._reached[2]
+
+    def _pace(self) -> float:
+        """Return how many turns a shard takes in a step, on average."""
+        policy = self._session.policy
+        return policy.rounds * self._status.share / policy.every
 
     def end(self) -> None:
         """Make of the optimizer's move what the algorithm wants; then make it longer where mass is in flight."""
@@ -99,8 +106,12 @@ class GossipSteps(Steps):
     def exchange(self) -> float:
         """Hand the step over to the gossip; return the seconds that it took."""
         waited = self._session.step()
-        if self._session.exchanged:
-            self._method.exchanged(self._session.exchanged)
+        exchanged = self._session.exchanged
+        if exchanged:
+            self._method.exchanged(exchanged)
+            weights = self._session.status().weights
+            balanced = {shard for shard in exchanged if abs(weights[shard] - self.weight(shard)) < _EVEN}
+            self._method.balanced(balanced, self._pace())
         self._replica.unite()
         return waited
 

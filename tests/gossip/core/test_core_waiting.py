@@ -142,7 +142,7 @@ def test_one_that_never_sends_is_not_waited_for_any_more() -> None:
 
 
 def test_osgp_waits_only_for_the_turn_tau_before() -> None:
-    hand = Hand(1.0, 3.0, algorithm="osgp:tau=2", turns=[{1: {0: 0.5}}])
+    hand = Hand(1.0, 3.0, algorithm="osgp:tau=2,wait=0", turns=[{1: {0: 0.5}}])
     assert proceeds(hand.step(0))
     hand.now = 1.0
     assert proceeds(hand.step(0))

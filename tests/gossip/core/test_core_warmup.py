@@ -58,7 +58,7 @@ def test_after_it_nobody_waits(algorithm: str) -> None:
 
 
 def test_osgp_then_waits_for_the_turn_before() -> None:
-    hand, *_ = pair("osgp:warmup=1")
+    hand, *_ = pair("osgp:warmup=1,wait=0")
     assert not proceeds(hand.step(0)), "the parcel of turn 0"
     assert proceeds(hand.tell(0, parcel(value=4.0, weight=0.5)))
     assert proceeds(hand.step(0)), "that of turn 1 may be late"
@@ -66,7 +66,7 @@ def test_osgp_then_waits_for_the_turn_before() -> None:
     assert proceeds(hand.tell(0, parcel(sequence=1, turn=1, value=4.0, weight=0.5)))
 
 
-@pytest.mark.parametrize("algorithm", ["osgp:tau=3,warmup=1", "adpsgd:warmup=1"])
+@pytest.mark.parametrize("algorithm", ["osgp:tau=3,warmup=1,wait=0", "adpsgd:warmup=1"])
 def test_what_is_ahead_of_its_turn_waits_for_it_until_the_warm_up_is_over(algorithm: str) -> None:
     hand, first, second = pair(algorithm)
     hand.tell(first, parcel(origin=second, to=first, turn=0, weight=0.5))

@@ -168,7 +168,7 @@ def overlapped(tau: int) -> list[list[np.ndarray]]:
 @pytest.mark.parametrize("tau", [1, 2, 3])
 def test_osgp_trains_on_while_parcels_travel_and_waits_for_those_that_are_late(tau: int) -> None:
     """Every parcel takes as long as it may: it comes when its receiver has pushed tau turns more, and waits for it."""
-    hand = Hand(*start(), turns=LATE, algorithm=f"osgp:tau={tau}", weight_floor=0.0, weight_cap=1e5)
+    hand = Hand(*start(), turns=LATE, algorithm=f"osgp:tau={tau},wait=0", weight_floor=0.0, weight_cap=1e5)
     for turn, expected in enumerate(overlapped(tau)):
         hand.now += 1.0
         proceeds = []

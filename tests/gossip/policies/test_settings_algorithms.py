@@ -122,8 +122,9 @@ def test_which_are_pairwise() -> None:
         ("zzz", "no algorithm is called 'zzz'; there are: adpsgd, "),
         ("", "no algorithm is called ''"),
         ("sgp:tau=1", "sgp has no parameter 'tau'; its parameters: rounds, momentum"),
-        ("sgp:momentum=other", "sgp: momentum must be own, mixed or quasi-global, not other"),
+        ("sgp:momentum=other", "sgp: momentum must be auto, inferred, own, mixed or quasi-global, not other"),
         ("slowmo:momentum=mixed", "slowmo has no parameter 'momentum'; its parameters: h, beta, alpha"),
+        ("adpsgd:momentum=inferred", "adpsgd: momentum must be own, mixed or quasi-global, not inferred"),
         ("easgd:momentum=other", "easgd: momentum must be own, mixed or quasi-global, not other"),
         ("gossip-push:momentum=mix", "gossip-push: momentum must be own, mixed or quasi-global, not mix"),
         ("gossip-pull:momentum=mix", "gossip-pull: momentum must be own, mixed or quasi-global, not mix"),
@@ -275,7 +276,7 @@ def test_noloco_takes_the_topologies_that_it_recommends(name: str, n: int) -> No
 @pytest.mark.parametrize("text", ["sgp", "osgp", "dpsgd", "adpsgd", "local"])
 @pytest.mark.parametrize("momentum", ["own", "mixed", "quasi-global"])
 def test_the_momentum_options(text: str, momentum: str) -> None:
-    assert policies.get(text).momentum == "own"
+    assert policies.get(text).momentum == ("auto" if text in ("sgp", "osgp", "dpsgd") else "own")
     assert policies.parse(f"{text}:momentum={momentum}").momentum == momentum
 
 

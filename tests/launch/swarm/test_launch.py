@@ -222,7 +222,10 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(capsys: pytest.CaptureFixt
         (["-n", "4", "--algorithm", "sgd"], "no algorithm is called 'sgd'"),
         (["-n", "4", "--algorithm", "dpsgd", "--topology", "ring"], "edges that go both ways"),
         (["-n", "4", "--algorithm", "noloco", "--topology", "ring"], "needs pairs that swap halves"),
-        (["-n", "4", "--algorithm", "sgp:momentum=all"], "momentum must be own, mixed or quasi-global, not all"),
+        (
+            ["-n", "4", "--algorithm", "sgp:momentum=all"],
+            "momentum must be auto, inferred, own, mixed or quasi-global, not all",
+        ),
         (["-n", "4", "--share", "0"], "share must be a fraction above 0"),
         (["-n", "4", "--preset", "lna"], "did you mean lan"),
         (["-n", "4", "--fault", "kill:4@3"], "ranks are 0 to 3"),

@@ -70,9 +70,14 @@ def dense(option: str) -> np.ndarray:
         g = gradients(z)
         m = BETAS[0] * m + (1 - BETAS[0]) * g
         mean = m / (1 - BETAS[0] ** step)
-        z = z * (1 - RATE * DECAY) - RATE * mean / (np.sqrt(reference.divisor(g, mean)) + EPS)
+        scale = np.sqrt(reference.divisor(g, mean)) + EPS
+        moved = z * (1 - RATE * DECAY) - RATE * mean / scale
         matrix = mixing(TOPOLOGY, step - 1)
-        z = matrix @ z
+        z = matrix @ moved
+        if option == "inferred":
+            scale = scale * (1 - BETAS[0] ** step)
+            bound = np.maximum(np.abs(m), scale)
+            m = np.clip(m - (z - moved) * scale / RATE / np.log2(N), -bound, bound)
         if option == "mixed":
             m = matrix @ m
         trace.append(z)
@@ -100,10 +105,14 @@ def test_stale_parameters_have_a_margin() -> None:
         np.testing.assert_allclose((before - model.weight).detach().numpy(), move, rtol=1e-9)
 
 
-@pytest.mark.parametrize("momentum", ["own", "mixed"])
+@pytest.mark.parametrize("momentum", ["own", "mixed", "inferred"])
 def test_a_swarm_equals_the_formula(momentum: str) -> None:
     found = run(f"sgp:momentum={momentum}", TOPOLOGY, make=adamw)
     assert_same(found, dense(momentum))
+
+
+def test_momentum_is_inferred_unless_users_say_otherwise() -> None:
+    assert_same(run("sgp", TOPOLOGY, make=adamw), dense("inferred"))
 
 
 def test_without_it_the_divisor_is_the_peers_own() -> None:
@@ -282,7 +291,8 @@ def test_parameters_without_a_gradient_keep_their_history() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "make", "expected"),
     [
-        ("sgp", MAKERS["AdamW"], SwarmVariance),
+        ("sgp", MAKERS["AdamW"], Methods),
+        ("sgp:momentum=own", MAKERS["AdamW"], SwarmVariance),
         ("osgp", MAKERS["LAMB"], SwarmVariance),
         ("adpsgd:momentum=mixed", MAKERS["NAdam"], Methods),
         ("sgp:variance=own", MAKERS["AdamW"], Method),

@@ -1,0 +1,130 @@
+"""Waits of a method that need not wait: what they cost at most, and that equals stay in step."""
+
+from __future__ import annotations
+
+import pytest
+from hand_swarm import PAIR, Hand, only, parcel
+
+from gossip import events, policies
+from gossip.errors import SettingsError
+from gossip.exchange.allowance import Allowance
+from gossip.simulation import Scenario
+from gossip.simulation.swarm import Swarm
+
+STEP = 2.0
+
+
+def wasted(steps: int, part: float = 0.1) -> float:
+    """Return the step times that a neighbour costs which never comes."""
+    allowance, waited = Allowance(part), 0.0
+    for step in range(steps):
+        allowance.step_ended()
+        if wait := allowance.wait(1, step * STEP, STEP):
+            waited += wait / STEP
+            allowance.in_vain(1)
+    return waited
+
+
+def test_who_never_comes_costs_less_and_less() -> None:
+    assert wasted(1) == 1.0
+    assert wasted(39) == 1.0
+    assert wasted(45) == pytest.approx(2.0)
+    assert wasted(10_000) < 10_000 * 0.003
+
+
+def test_who_is_usually_in_time_is_waited_for() -> None:
+    allowance = Allowance(0.1)
+    now = 0.0
+    for _ in range(100):
+        allowance.step_ended()
+        wait = allowance.wait(1, now, STEP)
+        assert wait >= 0.05 * STEP
+        allowance.arrived(1, 0.05 * STEP, now + 0.05 * STEP, STEP)
+        now += 1.05 * STEP
+
+
+def test_it_is_saved_up_for_one_that_is_behind_by_half_a_step() -> None:
+    allowance = Allowance(0.1)
+    allowance.wait(1, 0.0, STEP)
+    allowance.in_vain(1)
+    waits = []
+    for step in range(1, 200):
+        allowance.step_ended()
+        waits.append(allowance.wait(1, step * STEP, STEP))
+        if waits[-1]:
+            allowance.arrived(1, 0.5 * STEP, step * STEP + 0.5 * STEP, STEP)
+            break
+        allowance.arrived(1, 0.5 * STEP, step * STEP + 0.5 * STEP, STEP)
+    assert waits[:-1] == [0.0] * (len(waits) - 1)
+    assert 0.5 * STEP < waits[-1] <= STEP
+    allowance.step_ended()
+    assert allowance.wait(1, 1e6, STEP) == 0.0, "spent"
+
+
+def test_all_shards_of_a_step_share_a_wait() -> None:
+    allowance = Allowance(0.1)
+    assert allowance.wait(1, 0.0, STEP) == STEP
+    assert allowance.wait(1, 0.5, STEP) == STEP - 0.5
+    assert allowance.wait(1, 3.0, STEP) == 0.0
+
+
+def test_without_a_part_nobody_is_waited_for() -> None:
+    assert Allowance(0.0).wait(1, 0.0, STEP) == 0.0
+
+
+def test_a_neighbour_that_left_is_forgotten() -> None:
+    allowance = Allowance(0.1)
+    allowance.wait(1, 0.0, STEP)
+    allowance.in_vain(1)
+    assert allowance.wait(1, STEP, STEP) == 0.0
+    allowance.forget(1)
+    assert allowance.wait(1, STEP, STEP) == STEP
+
+
+def proceeds(effects: list) -> bool:
+    return bool(only(effects, events.Proceed))
+
+
+def test_osgp_waits_for_the_turn_of_one_that_is_nearly_there() -> None:
+    hand = Hand(1.0, 4.0, turns=[PAIR], algorithm="osgp:tau=3")
+    assert proceeds(hand.step(0)), "nobody knows yet how long a step is"
+    hand.now = 1.0
+    assert not proceeds(hand.step(0)), "turn 1, though turn 0 may be late as well"
+    assert not proceeds(hand.tell(0, parcel(value=4.0, weight=0.5)))
+    assert proceeds(hand.tell(0, parcel(sequence=1, turn=1, value=4.0, weight=0.5)))
+
+
+def test_osgp_does_not_wait_for_longer_than_a_step() -> None:
+    hand = Hand(1.0, 4.0, turns=[PAIR], algorithm="osgp:tau=3")
+    hand.step(0)
+    hand.now = 1.0
+    assert not proceeds(hand.step(0))
+    assert not proceeds(hand.tick(0, 1.9))
+    assert proceeds(hand.tick(0, 2.1))
+    hand.now = 3.1
+    assert proceeds(hand.step(0)), "its allowance is spent"
+
+
+class Weights(Swarm):
+    """Notes the weights that peers train with."""
+
+    def _finish(self, rank: int) -> None:
+        self.noted.append(self.processes[rank].core.mass.weights[0])  # type: ignore[attr-defined]
+        super()._finish(rank)
+
+
+@pytest.mark.parametrize(("algorithm", "in_step"), [("osgp", True), ("osgp:wait=0", False), ("sgp", True)])
+def test_a_swarm_of_equals_stays_in_step(algorithm: str, in_step: bool) -> None:
+    swarm = Weights(Scenario(peers=8, steps=60, algorithm=algorithm, seed=3, jitter=0.1, delay=(0.001, 0.001)))
+    swarm.noted = []  # type: ignore[attr-defined]
+    swarm.run()
+    late = swarm.noted[80:]  # type: ignore[attr-defined]
+    even = sum(abs(weight - 1) < 1e-9 for weight in late) / len(late)
+    assert (even > 0.95) is in_step, even
+
+
+def test_the_part_is_checked() -> None:
+    assert policies.parse("osgp:wait=0.25").wait == 0.25
+    assert policies.parse("osgp").wait == 0.1
+    with pytest.raises(SettingsError, match="must be 0 to 1"):
+        policies.parse("osgp:wait=1.5")
