@@ -97,6 +97,11 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
     grid = fitted_grid(options.grid, seats, across_hosts=options.crews_across_hosts)
     options, chosen = decided(options, grid.replicas, all_here=all(seat.host.is_local for seat in seats))
     policy = policies.parse(options.algorithm)
+    if policy.collective and grid.rows > 1:
+        raise CommandError(
+            f"--algorithm {options.algorithm} exchanges with all processes at once, and replicas of {grid.rows} "
+            f"processes (--grid {grid}) only gossip, row by row: use sgp, osgp or another algorithm that gossips"
+        )
     topology = options.topology or policy.default_topology
     schedule = topologies.parse(topology, grid.replicas, seed=options.seed)
     policy.check(schedule)

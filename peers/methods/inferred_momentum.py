@@ -32,6 +32,7 @@ import torch
 
 from peers.methods.method import Method
 from peers.model.replica import Replica
+from peers.model.spread import local_part
 from peers.model.trained import Trained
 
 __all__ = ["InferredMomentum", "is_inferable"]
@@ -88,7 +89,7 @@ class InferredMomentum(Method):
             step = step.item()
         first, second = (1 - float(beta) ** step for beta in group["betas"])
         scale = self._replica.view(self._scale, parameter)
-        torch.sqrt(state["exp_avg_sq"] / second, out=scale)
+        torch.sqrt(local_part(state["exp_avg_sq"]) / second, out=scale)
         scale.add_(group["eps"]).mul_(first / group["lr"])
         return True
 
@@ -104,7 +105,7 @@ class InferredMomentum(Method):
                 segment.of(self._before).zero_()
         for parameter, rate in self._moved.items():
             change, scale = (self._replica.view(one, parameter) for one in (self._before, self._scale))
-            mean = self._optimizer.state[parameter]["exp_avg"]
+            mean = local_part(self._optimizer.state[parameter]["exp_avg"])
             bound = torch.maximum(mean.abs(), scale * rate)
             mean.sub_(change, alpha=gain).clamp_(-bound, bound)
         self._moved = {}
