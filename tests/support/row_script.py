@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 #: Nothing here takes longer than this unless it hangs.
-PATIENCE = 100.0
+PATIENCE = 200.0
 
 
 def run_rows(processes: int, store: Path, *cases: str) -> None:

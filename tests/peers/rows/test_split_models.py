@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from row_script import run_rows
+from row_script import PATIENCE, run_rows
+
+#: Only a hang takes this long: other processes may keep all cores busy.
+pytestmark = pytest.mark.timeout(PATIENCE + 60)
 
 
 @pytest.mark.parametrize("rows", [2, 3, 4])
