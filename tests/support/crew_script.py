@@ -44,7 +44,7 @@ class Case:
     kind: str
     grid: str = "2x2"
     optimizer: str = "sgd"
-    steps: int = 6
+    steps: int = 4
     algorithm: str = "sgp"
     dtype: str = "float64"
     #: Of the gradient's norm; 0: none.
