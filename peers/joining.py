@@ -21,7 +21,7 @@ from gossip.keys import KeyPair
 from gossip.net.routes import route_to
 from gossip.net.zmq_transport import ZmqTransport, new_keys
 from peers.crew.crew import Crew
-from peers.crew.forming import CrewStore, form
+from peers.crew.forming import CrewStore, form, torchruns_store
 from peers.device import device_of
 from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
@@ -89,6 +89,8 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     grid = setup.shape if setup.grid else None
     stragglers = parse_stragglers(setup.stragglers, setup.world_size, grid)
     faults = parse_faults(setup.faults, setup.world_size, setup.seed, grid)
+    if setup.hosts and setup.shape.rows > 1:
+        torchruns_store(setup.environment, setup.shape)  # nothing else says where its rows meet
     device_of(setup)  # an error in the settings shows before anything is opened
     table, setup = _table(setup, channel)
     transport = _transport(setup)
@@ -97,7 +99,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         metrics = Metrics(setup) if setup.metrics_port >= 0 else None
         public = None if setup.keys is None else setup.keys.public
         # The lead row of a crew says in its card where the others find it.
-        leads = setup.shape.rows > 1 and setup.rank % setup.shape.rows == 0 and not _has_its_own_torchrun(setup)
+        leads = setup.shape.rows > 1 and setup.rank % setup.shape.rows == 0 and not setup.hosts
         reached_at = transport.endpoint.host if setup.crews_across_hosts else ""
         store = CrewStore(reached_at, setup.inner_timeout) if leads else None
         card = Card(setup.rank, transport.endpoint, public, None if store is None else store.endpoint)
@@ -179,11 +181,6 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
     return peer
 
 
-def _has_its_own_torchrun(setup: Setup) -> bool:
-    """Whether torchrun was started for this replica alone, and so has a store for its rows."""
-    return bool(setup.hosts) and "MASTER_ADDR" in setup.environment
-
-
 def _crew(setup: Setup, cards: Mapping[int, Card], store: CrewStore | None) -> Crew:
     """Return the crew of this process, once all its rows have come."""
     rows = setup.shape.rows
@@ -202,7 +199,7 @@ def _crew(setup: Setup, cards: Mapping[int, Card], store: CrewStore | None) -> C
         setup.inner_timeout,
         own=store,
         meeting=None if lead is None else lead.crew,
-        life=setup.life,
+        life=setup.incarnation,
         environment=setup.environment,
     )
 

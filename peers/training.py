@@ -192,9 +192,7 @@ class Training:
         attachment.bindings.check()
         attachment.bindings.check_parameters()
         try:
-            terms = Terms(tolerance, timeout, self._between_rounds, on_agreed)
-            reached: float = max(self._crew.gather(self._crew.together(lambda: attachment.steps.consensus(terms))))
-            attachment.replica.unite()
+            reached = self._agreed(Terms(tolerance, timeout, self._between_rounds, on_agreed))
         except AgreementError as error:
             self._mixed(error.disagreement)
             if isinstance(error, DivergenceError) and (named := self._divergence()) is not None:
@@ -202,6 +200,25 @@ class Training:
             raise
         self._mixed(reached)
         return reached
+
+    def _agreed(self, terms: Terms) -> float:
+        """Mix until all agree. If one row of the crew does not come to an agreement, none has."""
+        attachment, failure = self._attachment, None
+        try:
+            reached = attachment.steps.consensus(terms)
+        except AgreementError as error:
+            reached, failure = error.disagreement, error
+        attachment.replica.unite()  # agreed or not, or the rows would go on with different copies
+        said = self._crew.gather([reached, "" if failure is None else str(failure)])
+        if failure is not None:
+            raise failure
+        for row, (disagreement, text) in enumerate(said):
+            if text:
+                raise AgreementError(
+                    f"rank {self._rank}: row {row} of its crew has not agreed: {text}", max(disagreement, reached)
+                )
+        worst: float = max(disagreement for disagreement, _ in said)
+        return worst
 
     def _mixed(self, reached: float) -> None:
         self._reporter.note(event="consensus", disagreement=reached)

@@ -118,7 +118,7 @@ class Saving:
         """Return the newest undamaged checkpoint of a step that every row of the crew has, if there is one."""
         checkpoints, newest = self._checkpoints, None
         while checkpoints is not None:
-            snapshot = checkpoints.load(newest)
+            snapshot = self._crew.together(lambda limit=newest: checkpoints.load(limit))  # type: ignore[misc]
             found = self._crew.gather(-1 if snapshot is None else snapshot.extra["step"])
             newest = min(found)
             if newest == max(found) or newest < 0:
@@ -181,6 +181,12 @@ class Saving:
         if self._begun is None or self._checkpoints is None:
             return
         (step, snapshot), self._begun = self._begun, None
+        if last:
+            self._checkpoints.wait()
+        elif not self._crew.alone and self._crew.any(not self._checkpoints.wait(0)):
+            # If only some rows skipped it, they could end up without any step in common.
+            self._warn(f"the checkpoint of step {step} is skipped: a row still writes the one before")
+            return
         shards = len(snapshot.extra["turns"])
         gather_parts(self._model)
         method = {"name": type(self._method).__name__, "shards": shards, "state": self._method.state_dict()}
@@ -189,8 +195,6 @@ class Saving:
             tensors, snapshot.extra[name] = flatten(own_parts(state), name)
             snapshot.tensors.update(tensors)
         self._add_also(snapshot, with_data=False)
-        if last:
-            self._checkpoints.wait()
         self._checkpoints.save(step, snapshot)
 
     def save_if_due(self, status: Status, loops: Sequence[Batches]) -> None:

@@ -10,7 +10,7 @@ A process without a grid is a crew of one. It decides alone, and nothing here co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -157,6 +157,12 @@ class Crew:
         return found  # type: ignore[no-any-return]
 
     # Values
+
+    def group(self, rows: Sequence[int]) -> dist.ProcessGroup:
+        """Return the process group of some rows. All rows are to call it, the others too."""
+        # Without a timeout torch would take half an hour, whatever the crew's own is.
+        made: dist.ProcessGroup = dist.new_group(list(rows), timeout=self._limit)
+        return made
 
     def share_slices(self, whole: torch.Tensor, own: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
         """Replace a vector that several rows hold by the slices that each of them gives.

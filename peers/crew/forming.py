@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import timedelta
+from itertools import count
 
 import torch
 import torch.distributed as dist
@@ -21,10 +22,14 @@ from gossip.errors import SettingsError
 from gossip.grids import Grid
 from peers.crew.crew import Crew, CrewError, backend_for, first_line
 
-__all__ = ["CrewStore", "form"]
+__all__ = ["CrewStore", "form", "torchruns_store"]
 
 #: Where a crew meets that is on one host.
 _LOOPBACK = "127.0.0.1"
+
+
+#: Counts the crews of this process: torchrun's store outlives each of them, and every row joins as often.
+_formed = count()
 
 
 class CrewStore:
@@ -66,9 +71,9 @@ def form(
         device: of its model.
         timeout: seconds after which a row that does not answer is given up.
         own: the store that this process serves, as a lead row.
-        meeting: where the lead row's store is; None: at torchrun's, which was started for this replica alone.
-        life: of the process; the rows of one life meet.
-        environment: torchrun's.
+        meeting: where the lead row's store is; None: at torchrun's, see `torchruns_store`.
+        life: of the replica, as the launcher counts it; the rows of one life meet.
+        environment: torchrun's, which counts the lives of a replica that it starts.
 
     Raises:
         CrewError: the rows did not come together.
@@ -81,13 +86,14 @@ def form(
             f"--grid {grid}: the script has made a process group before peers.join(), and the crew makes it itself: "
             "leave init_process_group out"
         )
-    if meeting is None or Endpoint(meeting.host, 0).is_loopback:
+    if meeting is None or meeting.is_loopback:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo listens where the host name leads to
+    restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
     try:
-        store = own.store if own is not None else _store(meeting or _torchruns(environment, grid), timeout)
+        store = own.store if own is not None else _store(meeting or torchruns_store(environment, grid), timeout)
         dist.init_process_group(
             backend_for(device),
-            store=PrefixStore(f"crew/{crew.replica}/{life}", store),
+            store=PrefixStore(f"crew/{crew.replica}/{life}/{restarts}/{next(_formed)}", store),
             rank=crew.row,
             world_size=crew.rows,
             timeout=timedelta(seconds=timeout),
@@ -113,11 +119,17 @@ def _store(endpoint: Endpoint, timeout: float, listener: int | None = None) -> S
     )
 
 
-def _torchruns(environment: Mapping[str, str], grid: Grid) -> Endpoint:
+def torchruns_store(environment: Mapping[str, str], grid: Grid) -> Endpoint:
+    """Return where torchrun's store is, which was started for the rows of this replica alone.
+
+    Raises:
+        SettingsError: torchrun was not started so.
+    """
     host, port = environment.get("MASTER_ADDR", ""), environment.get("MASTER_PORT", "")
-    if not (host and port.isdigit()):
+    serves = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if not (serves and host and port.isdigit() and environment.get("WORLD_SIZE") == str(grid.rows)):
         raise SettingsError(
-            f"--grid {grid}: nothing says where the rows of a replica meet: start the run with gossip launch, or each "
-            f"replica with torchrun --nproc-per-node {grid.rows}"
+            f"grid={grid} with a list of hosts: nothing says where the {grid.rows} rows of a replica meet. Start each "
+            f"replica with torchrun --standalone --nproc-per-node {grid.rows}, or all of the run with gossip launch"
         )
     return Endpoint(host, int(port))

@@ -84,6 +84,11 @@ def check_placement(name: str, tensor: torch.Tensor, crew: Crew) -> None:
             f"{name} is spread over {mesh.size()} processes, and a replica has {crew.rows} here: start the run with "
             f"gossip launch --grid {mesh.size()}xREPLICAS, and spread the model over peer.crew.mesh"
         )
+    if mesh.get_coordinate() is None:
+        raise SettingsError(
+            f"{name} is spread over a mesh that row {crew.row} of the crew has no place in: spread the model over "
+            "peer.crew.mesh, or over a mesh of all rows"
+        )
     if any(placement.is_partial() for placement in tensor.placements):
         raise SettingsError(
             f"{name} is a sum that its processes have not finished ({tensor.placements}): only Shard and Replicate "
@@ -105,11 +110,12 @@ def _identity(tensor: torch.Tensor) -> str:
     kind = f"{tensor.dtype} {tuple(tensor.shape)}"
     if not is_spread(tensor):
         return kind
-    place = list(tensor.device_mesh.get_coordinate() or ())
+    place = tensor.device_mesh.get_coordinate() or ()
     parts = [
         (repr(placement), size, coordinate)
         for placement, size, coordinate in zip(tensor.placements, tensor.device_mesh.shape, place, strict=True)
-        if placement.is_shard() and size > 1
+        # Not is_shard: a dimension that FSDP and tensor parallelism both cut has a placement of another class.
+        if not placement.is_replicate() and size > 1
     ]
     return f"{kind} {parts}"
 
@@ -183,8 +189,7 @@ class Copies:
     def _group(self, holders: Holders) -> dist.ProcessGroup | None:
         if holders == tuple(range(self._crew.rows)):
             return None  # the crew's own
-        group: dist.ProcessGroup = dist.new_group(list(holders))
-        return group
+        return self._crew.group(holders)
 
     def slice_of(self, holders: Holders, size: int) -> tuple[int, int]:
         """Return the start and the stop of this row's slice of a vector of this size."""

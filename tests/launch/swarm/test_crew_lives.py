@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "support" / "crew_script.py"
+SCRIPT = Path(__file__).parents[2] / "support" / "crew_loop_script.py"
 PATIENCE = 120.0
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.long]

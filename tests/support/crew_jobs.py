@@ -1,0 +1,106 @@
+"""What crews do besides training, for `crew_script`: batches, evaluation, checkpoints, and what they refuse."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from crew_script import Case, Net, batch_of, joined, made, meet, optimizer_of, part, spread, whole
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.utils.data import TensorDataset
+
+from gossip.errors import GossipError
+
+def step(case: Case, peer: Any, model: Net, optimizer: torch.optim.Optimizer) -> None:
+    """Make one step."""
+    x, y = (part(case, peer, one) for one in batch_of(peer.replica, peer.step, case.dtype))
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+def batches(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
+    """Go through an epoch for each way to split, with and without workers; the last batch is not full."""
+    samples, images = 45, torch.arange(45 * 5.0).reshape(45, 1, 5, 1)
+    data = TensorDataset(torch.arange(samples), images)
+    seen: dict[str, list[tuple[list[int], list[int]]]] = {}
+    with joined(case, environment) as peer:
+        model = made(case, 0)
+        spread(case, model, peer)
+        optimizer = optimizer_of(case, model)
+        peer.attach(model, optimizer)
+        for split in ("none", "batch", "rows"):
+            for workers in case.options["workers"]:
+                got = seen[f"{split}-{workers}"] = []
+                for index, image in peer.batches(data, 4, 1, split=split, num_workers=workers):
+                    got.append((index.tolist(), (image[0, 0, :, 0] - 5 * index[0]).int().tolist()))
+                    step(case, peer, model, optimizer)
+        peer.consensus()
+        return {"seen": seen, "samples": peer.samples, "place": (peer.replica, peer.row)}
+
+def evaluated(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
+    """Look at the average in the middle of training, and go on with the own values."""
+    with joined(case, environment) as peer:
+        model = made(case, peer.replica)
+        spread(case, model, peer)
+        optimizer = optimizer_of(case, model)
+        peer.attach(model, optimizer)
+        for _ in range(3):
+            step(case, peer, model, optimizer)
+        before = whole(model)
+        result = peer.evaluate(lambda: whole(model))
+        after = whole(model)
+        step(case, peer, model, optimizer)
+        peer.consensus()
+        return {"before": before, "own": result.own, "average": result.average, "after": after}
+
+def resumed(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
+    """Train with checkpoints; take the newest one away from one row; resume, and train as far as the first time."""
+    run = str(directory / f"{case.name}.run")
+    found: dict[str, Any] = {}
+    for life, steps in (("first", 6), ("second", 6)):
+        with joined(case, environment, run_dir=run, checkpoint_every=2, resume=life == "second") as peer:
+            model = made(case, peer.rank if life == "second" else 0)
+            spread(case, model, peer)
+            optimizer = optimizer_of(case, model)
+            peer.attach(model, optimizer)
+            found[f"{life} began"] = peer.step
+            while peer.step < steps:
+                step(case, peer, model, optimizer)
+                peer._attached().saving._checkpoints.wait()  # type: ignore[union-attr]
+            found[life] = whole(model)
+            meet(directory, f"{case.name}.{life}", peer.rank, peer.world_size)  # who leaves changes the schedule
+        if life == "first":
+            mine = Path(run) / f"rank-{peer.rank}" / "checkpoints"
+            if peer.row == 1:
+                shutil.rmtree(max(mine.iterdir(), key=lambda one: one.name))
+            found["left"] = sorted(one.name for one in mine.iterdir())
+    other = Case(case.name, "whole", f"1x{peer.world_size}", join=case.join)
+    found["other grid"] = refusal(other, environment, "whole", run_dir=run, resume=True)
+    return found
+
+def refusal(case: Case, environment: dict[str, str], kind: str, **more: Any) -> str:
+    """Return how attach refuses a model."""
+    try:
+        with joined(case, environment, **more) as peer:
+            model = made(case, 0)
+            if kind == "mesh":  # of the first row alone
+                mesh = DeviceMesh("cpu", [0])
+                model.head.weight = nn.Parameter(distribute_tensor(model.head.weight.data, mesh, [Shard(0)]))
+            peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    except GossipError as error:
+        return str(error)
+    raise AssertionError("not refused")
+
+def refused(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
+    """Try what crews cannot do."""
+    found = {
+        algorithm: refusal(case, environment, "whole", algorithm=algorithm)
+        for algorithm in ("allreduce", "parameter-server", "outer")
+    }
+    return {**found, "mesh": refusal(case, environment, "mesh")}
+
+assert WIDTH, "the models of both files are the same"
