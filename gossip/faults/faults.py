@@ -209,8 +209,7 @@ def _check_cut(text: str, cut: Cut, grid: Grid) -> None:
 
 def _check_lives(unit: str, who: str, kills: Sequence[Fault], restarts: Sequence[Fault]) -> None:
     """Raise a `SettingsError` unless the kills and restarts of one rank, or of one replica, alternate."""
-    number = who.partition(".")[0]
-    name = f"{unit} {number}"
+    name = f"{unit} {who.partition('.')[0]}"
     if len(restarts) > len(kills):
         often = "never killed" if not kills else f"killed only {len(kills)}x"
         raise SettingsError(f"{restarts[-1].text!r}: {name} is {often}, so it cannot be restarted; add kill:{who}@100")
@@ -225,7 +224,7 @@ def _check_lives(unit: str, who: str, kills: Sequence[Fault], restarts: Sequence
     for before, after in pairwise(turns):
         if not _at(before).value < _at(after).value:
             wrong = "is killed only after that" if after.kind == "restart" else "is not restarted before that"
-            raise SettingsError(f"{after.text!r}: {unit} {number} {wrong} ({before.text!r})")
+            raise SettingsError(f"{after.text!r}: {name} {wrong} (see the fault {before.text!r})")
 
 
 def _at(fault: Fault) -> Moment:
