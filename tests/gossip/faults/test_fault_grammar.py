@@ -225,7 +225,7 @@ def test_who_is_cut_off() -> None:
         (["kill:1@5", "restart:1@5"], "'restart:1@5': rank 1 is killed only after that"),
         (["kill:1@5s", "restart:1@4s"], "rank 1 is killed only after that"),
         (["kill:1@5", "kill:1@9"], "'kill:1@9': rank 1 is killed before; add a restart:1@... in between"),
-        (["kill:1@5", "kill:1@9", "restart:1@9"], "'kill:1@9': rank 1 is not restarted before that (see the fault 'restart:1@9')"),
+        (["kill:1@5", "kill:1@9", "restart:1@9"], "rank 1 is not restarted before that (see the fault 'restart:1@9')"),
         (["kill:1@5", "kill:1@9", "restart:1@7", "restart:1@8"], "'restart:1@8': rank 1 is killed only after that"),
         (["kill:1@5", "restart:1@7", "kill:1@9s"], "give all moments of rank 1 in steps, or all as times"),
         (["kill:1@5", "kill:1@5step"], "'kill:1@5step': kill is already given by 'kill:1@5'"),
