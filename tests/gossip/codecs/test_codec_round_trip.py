@@ -51,7 +51,7 @@ def test_rounding_is_within_its_bound(text: str, dtype: np.dtype, vector: str) -
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("text", HALVES)
 def test_two_bits_take_off_a_part_of_every_block(text: str, dtype: np.dtype, vector: str) -> None:
-    """The scale is fitted: what is carried and what is left are perpendicular, so the rest is shorter than the values."""
+    """The scale is fitted: what is carried and what is left are perpendicular, so the rest is shorter than it was."""
     codec = parse(text)
     for size in SIZES:
         values = VECTORS[vector](size, size).astype(dtype)
