@@ -4,8 +4,7 @@
                then the codes, as in `gossip.codecs.bits`
 
 The scale of a block is its largest value divided by the largest code, so that value = code * scale. The rounding error
-of a value is at most half a scale, or one scale where rounding is stochastic. A codec of few levels may choose another
-scale (`gossip.codecs.integers.Int2`).
+of a value is at most half a scale, or one scale where rounding is stochastic.
 
 At the ends of the range: a block whose scale would not be a normal float32 (all values below 1e-38 times the largest
 code) is sent as zeros. A scale is never so large that its largest multiple overflows. Values of float64 beyond the
@@ -63,31 +62,16 @@ class Blockwise(Codec):
             np.minimum(peaks, top, out=peaks)
             inverse = inverse_of(peaks)
             np.multiply(rows, inverse[:, None], out=scaled)
-            self._round(scaled, peaks, given.keys, start, stop)
-            scales[first:last] = np.minimum(peaks, top, out=peaks)
+            self._round(scaled, peaks, given.keys, start)
+            scales[first:last] = peaks
             flat = codes[: scaled.size]
             np.copyto(flat, scaled.reshape(-1), casting="unsafe")
             begin = packed_size(start, self.bits)
             pack(flat[: stop - start], self.bits, packed[begin : packed_size(stop, self.bits)])
         return out
 
-    def _round(
-        self,
-        scaled: Rows,
-        scales: Rows,  # noqa: ARG002
-        keys: tuple[int, ...],
-        start: int,
-        stop: int,  # noqa: ARG002
-    ) -> None:
-        """Round the values, which are in units of their scales, to integers, in place.
-
-        Args:
-            scaled: blocks of values, the last one filled up with zeros.
-            scales: of the blocks; may be changed, in place.
-            keys: what stochastic rounding depends on.
-            start: the place of the first value in the vector.
-            stop: the place behind the last one.
-        """
+    def _round(self, scaled: Rows, scales: Rows, keys: tuple[int, ...], start: int) -> None:  # noqa: ARG002
+        """Round the values, which are in units of their scales, to integers, in place."""
         if self.stochastic:
             # A value may exceed the largest code by its last bit, and a draw could round that up to the next code.
             np.clip(scaled, -self.levels, self.levels, out=scaled)

@@ -34,7 +34,7 @@ class TernGrad(Blockwise):
             raise SettingsError(f"terngrad: clip must be a number of standard deviations, or 0 for never, not {clip}")
         self.clip = clip
 
-    def _round(self, scaled: Rows, scales: Rows, keys: tuple[int, ...], start: int, stop: int) -> None:
+    def _round(self, scaled: Rows, scales: Rows, keys: tuple[int, ...], start: int) -> None:
         if self.clip:
             # In units of the scale no square overflows. The deviation is taken from 0: the mean of gradients is small.
             deviation = np.sqrt(np.einsum("ij,ij->i", scaled, scaled) / np.float32(self.block))
@@ -42,4 +42,4 @@ class TernGrad(Blockwise):
             smaller[smaller == 0] = 1
             scaled /= smaller[:, None]
             scales *= smaller
-        super()._round(scaled, scales, keys, start, stop)
+        super()._round(scaled, scales, keys, start)

@@ -34,10 +34,8 @@ GOLDEN = {
     # Two blocks of 8. As a float32, 2/7 is a little more than that, so that 1 is a little less than 3.5 steps.
     "int8:block=8": floats(2 / 127, 4 / 127) + struct.pack("11b", 64, -127, 0, 32, -32, 127, 16, -64, 127, -127, 95),
     "int4:block=8": floats(2 / 7, 4 / 7) + nibbles(3, -7, 0, 2, -2, 7, 1, -3, 7, -7, 5),
-    # Values from 1.15 and 3.70 on, the root mean squares of the blocks, are large, and 0 counts as positive. The scales
-    # are <v, c> / <c, c>, of 1, -3, 1, 1, -1, 3, 1, -1 and of 3, -3, 1, worked out in units of a third of the largest.
-    "int2:block=8": floats(15.25 / 24, np.float32(4 / 3) * np.float32(20.25 / 19))
-    + quarters(0, -2, 0, 0, -1, 1, 0, -1, 1, -2, 0),
+    # 1 is nearer to 2/3 than to 2, 0 counts as positive, and 3 is nearer to 4 than to 4/3.
+    "int2:block=8": floats(2 / 3, 4 / 3) + quarters(0, -2, 0, 0, -1, 1, 0, -1, 1, -2, 1),
     "sign:block=8": floats(7.25 / 8, 11 / 3) + bytes([0b10010010, 0b010]),
     # 27% of 11 values is 3 of them, 45% is 5.
     "topk:share=27%": struct.pack("<I3H", 3, 8, 9, 10) + floats(4, -4, 3),

@@ -25,14 +25,14 @@ def bound(codec: Codec, values: np.ndarray) -> np.ndarray | float:
         relative, absolute = PRECISION[BFLOAT16 if codec.name == "bf16" else np.dtype(np.float16)]
         return relative * np.abs(values) + absolute
     steps = by_block(values, codec.block, np.maximum) / codec.levels  # type: ignore[attr-defined]
+    if codec.name == "int2":
+        steps *= 2  # -3, -1, 1, 3
     return steps * (1 + 1e-5 if codec.stochastic else 0.5 + 1e-4) + 2e-38 * codec.levels  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("vector", VECTORS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(
-    "text", [t for t in DENSE if t.split(":")[0] not in ("none", "sign", "int2") and "clip" not in t]
-)
+@pytest.mark.parametrize("text", [t for t in DENSE if t.split(":")[0] not in ("none", "sign") and "clip" not in t])
 def test_rounding_is_within_its_bound(text: str, dtype: np.dtype, vector: str) -> None:
     codec = parse(text)
     for size in SIZES:
@@ -44,34 +44,8 @@ def test_rounding_is_within_its_bound(text: str, dtype: np.dtype, vector: str) -
             allowed = allowed + np.abs(decoded) * PRECISION[dtype][0] + PRECISION[dtype][1]
         off = np.abs(decoded - values)
         assert (off <= allowed).all(), (size, float((off - allowed).max()))
-        assert (decoded[values == 0] == 0).all()
-
-
-@pytest.mark.parametrize("vector", VECTORS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("text", HALVES)
-def test_two_bits_take_off_a_part_of_every_block(text: str, dtype: np.dtype, vector: str) -> None:
-    """The scale is fitted: what is carried and what is left are perpendicular, so the rest is shorter than it was."""
-    codec = parse(text)
-    for size in SIZES:
-        values = VECTORS[vector](size, size).astype(dtype)
-        decoded, values = wide(round_trip(codec, values)), wide(values)
-        block = codec.block  # type: ignore[attr-defined]
-        rows, sent = (np.pad(one, (0, -size % block)).reshape(-1, block) for one in (values, decoded))
-        squares = (rows**2).sum(1)
-        coarse = PRECISION.get(dtype, (2.0**-24, 0.0))[0]  # the receiver's own numbers
-        perpendicular = np.abs((sent * (rows - sent)).sum(1))
-        assert (perpendicular <= (8 * coarse + 1e-6) * squares + 1e-12).all()
-        left = ((rows - sent) ** 2).sum(1)
-        assert (left <= (1 - 1 / (2 * block)) * squares + 1e-12).all()
-        assert (np.sign(decoded)[values != 0] == np.sign(values)[values != 0])[np.abs(decoded[values != 0]) > 0].all()
-
-
-def test_two_bits_of_normal_values_are_almost_as_good_as_four_levels_can_be() -> None:
-    """Max's four levels leave 0.1175 of the squares of normal values; scales by the largest value would leave 0.26."""
-    values = normal(65_536, 1).astype(np.float32)
-    left = values - round_trip("int2", values)
-    assert 0.11 < (left**2).sum() / (values**2).sum() < 0.12
+        if text not in HALVES:
+            assert (decoded[values == 0] == 0).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
