@@ -30,7 +30,7 @@ def test_gaps_and_bytes() -> None:
 def test_only_the_method_its_rate_and_its_codec_differ() -> None:
     one, other = run(0, 8, 10, 0), run(16, 8, 10, 0)
     assert other.algorithm.startswith("outer:h=16,")
-    assert other.compress == "int2"
+    assert other.compress == "int4"
     assert other.but(algorithm=one.algorithm, topology=one.topology, compress="none", rate=one.rate) == one
     assert not set(TUNING) & set(SEEDS)
 
