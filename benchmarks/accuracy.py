@@ -113,7 +113,7 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
     return finish(text, {"runs": found}, [] if quick else bars, as_json=as_json)
 
 
-def row(method: Method, runs: list[Answer], difference: float, fewer: float) -> list[str]:
+def row(method: Method, runs: list[Answer], difference: float, fewer: float, peers: int = N) -> list[str]:
     """Return the row of a method in the table."""
     each = [run["accuracy"] for run in runs]
     return [
@@ -123,7 +123,7 @@ def row(method: Method, runs: list[Answer], difference: float, fewer: float) -> 
         f"{fmean(each):.2f}",
         f"{stdev(each):.2f}" if len(each) > 1 else "-",
         f"{difference:+.2f}",
-        f"{sent(runs) / 1e3:.1f}",
+        f"{sent(runs, peers) / 1e3:.1f}",
         f"{fewer:.1f}",
         f"{fmean(run['own'] for run in runs):.2f}",
         f"{fmean(run['seconds'] for run in runs):.0f}",

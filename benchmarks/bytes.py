@@ -1,12 +1,12 @@
-"""How far bytes can be cut, and for how much accuracy: Fashion-MNIST, 8 processes, `outer` beside all-reduce.
+"""How far bytes can be cut, and for how much accuracy: Fashion-MNIST, `outer` beside all-reduce, real processes.
 
-    python -m benchmarks.bytes [--quick] [--json]
+    python -m benchmarks.bytes [--quick] [--json] [--peers 8] [--seeds 3]
 
 The task, the samples and the count of bytes are those of `benchmarks.accuracy`: what peers handed to their transports
-while they trained, headers, answers and membership included, against the formula of a ring in float32. Bars, in the
-mean over seeds and against DDP: 100 times fewer bytes within 0.7 points, 300 times fewer within 0.9. The rates of
-`outer` are first guesses and were not chosen by `benchmarks.accuracy_rates`. ``--quick`` is one seed of 100 steps, and
-no bar.
+while they trained, headers, answers and membership included, against the formula of a ring in float32. With 16 peers
+there are half as many steps, so that the samples are the same. The rates of `outer` were chosen by seeds 30 and 31 with
+8 peers (decision 40). Bars, in the mean over seeds and against DDP: 100 times fewer bytes within 0.7 points, 300 times
+fewer within 0.9. ``--quick`` is one seed of 100 steps, and no bar.
 
 Finished runs are kept in ``$TMPDIR/gossip-benchmark-bytes.json`` until all are done, and not repeated.
 """
@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from benchmarks.accuracy import DDP, SEEDS, Method, row
-from benchmarks.bars import Bar, command, finish, table
+from benchmarks.accuracy import DDP, Method, row
+from benchmarks.bars import Bar, finish, parser_of, table
 from benchmarks.fashion_data import missing
 from benchmarks.fashion_swarm import BATCH, STEPS, N, Run, carried_out, ring_bytes, sent
 
-__all__ = ["METHODS", "main"]
+__all__ = ["METHODS", "SEEDS", "main"]
 
+#: The result of seed 20 was seen before the parameters of `outer` were chosen; 30 and 31 chose them.
+SEEDS = (21, 22, 23)
 _INT2 = {"compress": "int2"}
 METHODS = (
     DDP,
@@ -30,29 +32,38 @@ METHODS = (
 )
 
 
-def main(*, quick: bool = False, as_json: bool = False) -> bool:
+def main(arguments: list[str] | None = None) -> bool:
     """Print the figures and return whether the bars hold."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--quick", action="store_true", help="one seed of 100 steps, and no bar")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument("--peers", type=int, default=N, help="the number of processes (default: 8)")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many (default: 3)")
+    asked = parser.parse_args(arguments)
+    if not 1 <= asked.seeds <= len(SEEDS) or asked.peers < 2:
+        parser.error(f"--seeds is from 1 to {len(SEEDS)}, --peers at least 2")
     if absent := missing():
         raise SystemExit(f"bytes: {absent}")
-    seeds, steps = (SEEDS[:1], 100) if quick else (SEEDS, STEPS)
-    runs = [Run(method.algorithm, seed, method.rate, steps, method.setup) for seed in seeds for method in METHODS]
+    peers: int = asked.peers
+    seeds, steps = (SEEDS[:1], 100) if asked.quick else (SEEDS[: asked.seeds], STEPS * N // peers)
+    runs = [Run(one.algorithm, seed, one.rate, steps, one.setup, peers) for seed in seeds for one in METHODS]
     answers = carried_out(runs, "bytes")
     # Methods run in turns, seed by seed.
     found = {method.name: answers[index :: len(METHODS)] for index, method in enumerate(METHODS)}
     means = {name: fmean(run["accuracy"] for run in runs) for name, runs in found.items()}
     below = {name: means[DDP.name] - mean for name, mean in means.items()}
-    fewer = {name: ring_bytes() / sent(runs) for name, runs in found.items()}
+    fewer = {name: ring_bytes(peers) / sent(runs, peers) for name, runs in found.items()}
     labels = [f"seed {seed}" for seed in seeds]
     head = ["method", "rate", *labels, "mean", "sd", "to ddp", "kB/step", "fewer", "rank 0", "seconds", "moved"]
-    text = f"bytes: Fashion-MNIST, {N} processes, {steps} steps of {BATCH} samples each; % of the test images\n"
-    text += table(head, [row(one, found[one.name], -below[one.name], fewer[one.name]) for one in METHODS])
+    text = f"bytes: Fashion-MNIST, {peers} processes, {steps} steps of {BATCH} samples each; % of the test images\n"
+    text += table(head, [row(one, found[one.name], -below[one.name], fewer[one.name], peers) for one in METHODS])
     bars = []
     for method in METHODS:
         if method.points is not None and method.fewer is not None:
             bars.append(Bar(f"{method.name}: below ddp", below[method.name], "<=", method.points, " points"))
             bars.append(Bar(f"{method.name}: fewer bytes", fewer[method.name], ">=", method.fewer, " times"))
-    return finish(text, {"runs": found}, [] if quick else bars, as_json=as_json)
+    return finish(text, {"runs": found}, [] if asked.quick else bars, as_json=asked.json)
 
 
 if __name__ == "__main__":
-    raise SystemExit(command(main, __doc__))
+    raise SystemExit(not main())

@@ -1,4 +1,4 @@
-"""Runs of eight processes that train the small network on Fashion-MNIST; what is done is kept until all are.
+"""Runs of eight processes, or of others, that train the small network on Fashion-MNIST; what is done is kept.
 
 A network of 105,866 parameters, SGD with Nesterov's momentum of 0.9, batches of 32 samples per process, a short
 warm-up, then half a cosine down to 0. The same part of the data, start and rates for gloo's all-reduce by torch's
@@ -39,11 +39,14 @@ class Run:
     steps: int = STEPS
     #: Arguments of `peers.join`, beside the algorithm.
     setup: dict[str, Any] = field(default_factory=dict)
+    #: The number of processes.
+    peers: int = N
 
     @property
     def key(self) -> str:
         """All that defines it."""
-        return f"{self.algorithm} {json.dumps(self.setup)} seed={self.seed} rate={self.rate:g} steps={self.steps}"
+        text = f"{self.algorithm} {json.dumps(self.setup)} seed={self.seed} rate={self.rate:g} steps={self.steps}"
+        return text if self.peers == N else f"{text} peers={self.peers}"
 
 
 def carried_out(runs: Iterable[Run], name: str, *, more: bool = False) -> list[Answer]:
@@ -58,16 +61,16 @@ def carried_out(runs: Iterable[Run], name: str, *, more: bool = False) -> list[A
     done: dict[str, Any] = json.loads(kept.read_text()) if kept.is_file() else {}
     asked = list(runs)
     todo = [run for run in asked if run.key not in done]
-    if todo:
-        with Swarm(N, patience=900.0) as swarm:
-            for run in todo:
+    for peers in dict.fromkeys(run.peers for run in todo):
+        with Swarm(peers, patience=1800.0) as swarm:
+            for run in (one for one in todo if one.peers == peers):
                 told = {"seed": run.seed, **run.setup}
                 task = {"seed": run.seed, "steps": run.steps, "batch": BATCH, "lr": run.rate, "warmup": 1}
                 found = _summary(swarm.run("fashion", run.algorithm, told, **task))
                 done[run.key] = found
                 kept.write_text(json.dumps(done))
                 said = f"{found['accuracy']:.2f}% after {found['seconds']:.0f} s, moved {found['moved']:.2f}"
-                print(f"  {run.key}: {said}, {sent([found]) / 1e3:.1f} kB/step", file=sys.stderr, flush=True)
+                print(f"  {run.key}: {said}, {sent([found], peers) / 1e3:.1f} kB/step", file=sys.stderr, flush=True)
     if not more:
         wanted = {run.key for run in asked}
         left = {key: value for key, value in done.items() if key not in wanted}
@@ -78,14 +81,14 @@ def carried_out(runs: Iterable[Run], name: str, *, more: bool = False) -> list[A
     return [done[run.key] for run in asked]
 
 
-def ring_bytes() -> float:
+def ring_bytes(peers: int = N) -> float:
     """Return what all-reduce over a ring sends per peer and step: all but one part of n, twice."""
-    return 2 * (N - 1) / N * 4 * sum(one.numel() for one in small_network().parameters())
+    return 2 * (peers - 1) / peers * 4 * sum(one.numel() for one in small_network().parameters())
 
 
-def sent(answers: Iterable[Answer]) -> float:
+def sent(answers: Iterable[Answer], peers: int = N) -> float:
     """Return bytes per peer and step."""
-    return fmean(answer.get("bytes_sent", ring_bytes()) for answer in answers)
+    return fmean(answer.get("bytes_sent", ring_bytes(peers)) for answer in answers)
 
 
 def _summary(answers: list[Answer]) -> Answer:

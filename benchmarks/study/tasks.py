@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -85,6 +85,14 @@ def fashion() -> Task:
 
 
 @cache
+def fashion_cnn() -> Task:
+    """Return Fashion-MNIST and the convolutional network of 105,866 parameters of `benchmarks.accuracy`."""
+    flat = fashion()
+    images, test_images = (one.view(-1, 1, 28, 28) for one in (flat.inputs, flat.test_inputs))
+    return replace(flat, inputs=images, test_inputs=test_images, network=fashion_data.small_network)
+
+
+@cache
 def clouds() -> Task:
     """Return points around ten centres in 12 dimensions, and a linear model in double precision: for tests."""
     generator = np.random.default_rng(0)
@@ -132,6 +140,7 @@ def characters(layers: int, width: int, heads: int, block: int, held_out: int, d
 #: Of the GPTs, `small` has 108,864 parameters and `base` 808,064; `tiny` has 4,912 in double precision, for tests.
 TASKS: dict[str, Callable[[], Task]] = {
     "fashion": fashion,
+    "fashion-cnn": fashion_cnn,
     "clouds": clouds,
     "characters-tiny": partial(characters, 1, 16, 2, 16, 32, torch.float64),
     "characters-small": partial(characters, 2, 64, 4, 64, 256, torch.float32),

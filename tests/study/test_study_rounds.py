@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
 from study_cases import outcome
 
-from benchmarks.rounds import BASELINE, CASES, PROVEN, SEEDS, TUNING, Case, chosen_rate, compared
+from benchmarks import rounds
+from benchmarks.rounds import BASELINE, CASES, PROVEN, SEEDS, TUNING, Case, chosen_rate, compared, main
+from benchmarks.study.cache import Cache
+from benchmarks.study.run import Run
 
 CASE = Case(16, 0.1, 10, (0.05, 0.1), -0.5)
 
@@ -37,3 +44,21 @@ def test_methods_differ_in_the_method_and_the_codec_alone() -> None:
         one, other = (case.run(name, 0.1, 0) for name in (BASELINE, PROVEN))
         assert other.but(algorithm=BASELINE, topology=one.topology, compress="none") == one
         assert (one.schedule, one.momentum, other.compress) == ("cosine", 0.9, "int8")
+
+
+def test_carried_rates_are_chosen_by_all_reduce_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gossip would do better with 0.2 here, and trains with 0.1."""
+    asked: list[Run] = []
+
+    def fill(self: Cache, runs: Sequence[Run], jobs: int, title: str) -> None:
+        del jobs, title
+        asked.extend(runs)
+        for run in runs:
+            self._known[run.key] = outcome(accuracy=90.0 if (run.algorithm == BASELINE) == (run.rate == 0.1) else 80.0)
+
+    monkeypatch.setattr(Cache, "fill", fill)
+    monkeypatch.setattr(rounds.fashion_data, "missing", lambda: None)
+    assert not main(["--cases", "cnn-32", "--seeds", "2", "--cache", str(tmp_path / "cache")]), "10 points below"
+    assert {run.rate for run in asked if run.seed != TUNING} == {0.1}
+    assert {run.algorithm for run in asked if run.seed == TUNING} == {BASELINE}
+    assert {run.task for run in asked} == {"fashion-cnn"}
