@@ -15,12 +15,14 @@ from torch.utils.data import TensorDataset
 
 from gossip.errors import GossipError
 
+
 def step(case: Case, peer: Any, model: Net, optimizer: torch.optim.Optimizer) -> None:
     """Make one step."""
     x, y = (part(case, peer, one) for one in batch_of(peer.replica, peer.step, case.dtype))
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
+
 
 def batches(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
     """Go through an epoch for each way to split, with and without workers; the last batch is not full."""
@@ -41,6 +43,7 @@ def batches(case: Case, environment: dict[str, str], directory: Path) -> dict[st
         peer.consensus()
         return {"seen": seen, "samples": peer.samples, "place": (peer.replica, peer.row)}
 
+
 def evaluated(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
     """Look at the average in the middle of training, and go on with the own values."""
     with joined(case, environment) as peer:
@@ -56,6 +59,7 @@ def evaluated(case: Case, environment: dict[str, str], directory: Path) -> dict[
         step(case, peer, model, optimizer)
         peer.consensus()
         return {"before": before, "own": result.own, "average": result.average, "after": after}
+
 
 def resumed(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
     """Train with checkpoints; take the newest one away from one row; resume, and train as far as the first time."""
@@ -82,6 +86,7 @@ def resumed(case: Case, environment: dict[str, str], directory: Path) -> dict[st
     found["other grid"] = refusal(other, environment, "whole", run_dir=run, resume=True)
     return found
 
+
 def refusal(case: Case, environment: dict[str, str], kind: str, **more: Any) -> str:
     """Return how attach refuses a model."""
     try:
@@ -95,6 +100,7 @@ def refusal(case: Case, environment: dict[str, str], kind: str, **more: Any) -> 
         return str(error)
     raise AssertionError("not refused")
 
+
 def refused(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
     """Try what crews cannot do."""
     found = {
@@ -102,5 +108,6 @@ def refused(case: Case, environment: dict[str, str], directory: Path) -> dict[st
         for algorithm in ("allreduce", "parameter-server", "outer")
     }
     return {**found, "mesh": refusal(case, environment, "mesh")}
+
 
 assert WIDTH, "the models of both files are the same"
