@@ -1,9 +1,9 @@
 """What goes between processes, as functions that autograd knows.
 
-There are two kinds of values. A *split* value is a process's own rows, and its gradient is that of these rows. A *replicated* value is
-the same at all processes, such as a weight, or what the head of a model computes from gathered rows. Its gradient is
-the whole one, the same at all processes, and never a part that somebody still has to add up. What crosses from one kind
-to the other decides what the backward pass does:
+There are two kinds of values. A *split* value is a process's own rows, and its gradient is that of these rows. A
+*replicated* value is the same at all processes, such as a weight, or what the head of a model computes from gathered
+rows. Its gradient is the whole one, the same at all processes, and never a part that somebody still has to add up. What
+crosses from one kind to the other decides what the backward pass does:
 
 | function | forward | backward |
 |---|---|---|

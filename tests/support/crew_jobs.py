@@ -24,7 +24,7 @@ def step(case: Case, peer: Any, model: Net, optimizer: torch.optim.Optimizer) ->
     optimizer.step()
 
 
-def batches(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
+def batches(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:  # noqa: ARG001
     """Go through an epoch for each way to split, with and without workers; the last batch is not full."""
     samples, images = 45, torch.arange(45 * 5.0).reshape(45, 1, 5, 1)
     data = TensorDataset(torch.arange(samples), images)
@@ -44,7 +44,7 @@ def batches(case: Case, environment: dict[str, str], directory: Path) -> dict[st
         return {"seen": seen, "samples": peer.samples, "place": (peer.replica, peer.row)}
 
 
-def evaluated(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
+def evaluated(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:  # noqa: ARG001
     """Look at the average in the middle of training, and go on with the own values."""
     with joined(case, environment) as peer:
         model = made(case, peer.replica)
@@ -101,13 +101,10 @@ def refusal(case: Case, environment: dict[str, str], kind: str, **more: Any) -> 
     raise AssertionError("not refused")
 
 
-def refused(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
+def refused(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:  # noqa: ARG001
     """Try what crews cannot do."""
     found = {
         algorithm: refusal(case, environment, "whole", algorithm=algorithm)
         for algorithm in ("allreduce", "parameter-server", "outer")
     }
     return {**found, "mesh": refusal(case, environment, "mesh")}
-
-
-assert WIDTH, "the models of both files are the same"

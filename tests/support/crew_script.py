@@ -1,8 +1,8 @@
 """Crews as processes: torch is imported once and forked, and the processes go through many cases one after the other.
 
-python crew_script.py DIRECTORY PORTS PROCESSES CASES: one port for each size of a grid, in the order in which they come,
-as in 5000,5001; the cases are JSON, a list of the arguments of `Case`. Each process
-writes what it found of each case into the directory, as CASE-RANK.pt.
+python crew_script.py DIRECTORY PORTS PROCESSES CASES: one port for each size of a grid, in the order in which they
+come, as in 5000,5001; the cases are JSON, a list of the arguments of `Case`. Each process writes what it found of each
+case into the directory, as CASE-RANK.pt.
 """
 
 from __future__ import annotations
