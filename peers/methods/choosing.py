@@ -53,7 +53,7 @@ def fit(
         zeros = zeros_for(model, optimizer)
         also = {f"momentum of {name}": buffer for name, (_, buffer) in zeros.items()}
         replica = Replica(model, shard_bytes, also, share, compress, crew)
-        mixing = MixedMomentum(Buffers(optimizer, dict(zeros.values())))
+        mixing = MixedMomentum(Buffers(optimizer, dict(zeros.values())), replica)
         return replica, Methods(mixing, _variance(policy, optimizer)) if adapts else mixing
     replica = Replica(model, shard_bytes, share=share, compress=compress, crew=crew)
     if policy.momentum == "quasi-global":

@@ -18,6 +18,7 @@ import torch
 from gossip.errors import SettingsError
 from peers.methods.method import Method
 from peers.methods.swarm_variance import is_adaptive
+from peers.model.replica import Replica
 from peers.optimizers import LAMB
 
 __all__ = ["Buffers", "MixedMomentum", "refuse_momentum", "require_momentum", "zeros_for"]
@@ -74,13 +75,18 @@ class Buffers:
         self.bind()
 
     @torch.no_grad()
-    def bind(self) -> None:
-        """Move loaded buffers into their memory: ``load_state_dict`` of an optimizer makes new tensors."""
+    def bind(self) -> bool:
+        """Move loaded buffers into their memory: ``load_state_dict`` of an optimizer makes new tensors.
+
+        Returns:
+            Whether any had to be moved.
+        """
         if self._held != (held := self._count()):
             raise SettingsError(
                 f"{held} parameters are in the optimizer now, and {self._held} were when it was attached: the momentum "
                 "of new ones would not be mixed; call add_param_group before attach, or use momentum=own"
             )
+        moved = False
         for parameter, tensor in self._tensors.items():
             state = self._optimizer.state[parameter]
             if self._key == _ADAM_KEY and self._key not in state:
@@ -89,7 +95,9 @@ class Buffers:
             if found is not tensor:
                 if found is not None:
                     tensor.copy_(found)
+                    moved = True
                 state[self._key] = tensor
+        return moved
 
     def _count(self) -> int:
         return sum(len(group["params"]) for group in self._optimizer.param_groups)
@@ -98,16 +106,18 @@ class Buffers:
 class MixedMomentum(Method):
     """Buffers that are shards. This method only keeps them in their memory."""
 
-    def __init__(self, buffers: Buffers) -> None:
+    def __init__(self, buffers: Buffers, replica: Replica) -> None:
         self._buffers = buffers
+        self._replica = replica
 
     def begin(self, exchanges: bool) -> None:  # noqa: ARG002
         """Make the optimizer use the buffers that are mixed."""
         self._buffers.bind()
 
     def end(self) -> None:
-        """Take over buffers that the optimizer has just made."""
-        self._buffers.bind()
+        """Take over buffers that the optimizer has just made, before they are exchanged."""
+        if self._buffers.bind():
+            self._replica.take()  # the step has taken the values of a spread model already
 
     def optimizer_loaded(self) -> None:
         """Take over the loaded buffers before any other peer gets them."""

@@ -26,6 +26,7 @@ import torch
 from peers.methods.method import Method
 from peers.methods.momentum_buffers import Buffers
 from peers.model.replica import Replica
+from peers.model.spread import spread_like
 from peers.model.trained import Trained, like
 
 __all__ = ["QuasiGlobal"]
@@ -41,7 +42,7 @@ class QuasiGlobal(Method):
         self._own = [torch.zeros_like(one) for one in self._values]
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
         views = {one: replica.view(self._own, one) for one in parameters if replica.place(one) is not None}
-        self._buffers = Buffers(optimizer, views)
+        self._buffers = Buffers(optimizer, {one: spread_like(one, view) for one, view in views.items()})
         #: The values after the last exchange, and the momentum then.
         self._last = [one.clone() for one in self._values]
         self._momentum = like(self._values)

@@ -36,6 +36,7 @@ __all__ = [
     "is_fsdp",
     "is_spread",
     "local_part",
+    "spread_like",
 ]
 
 #: The rows that hold the same part of a tensor, in their order.
@@ -65,6 +66,25 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
             part: torch.Tensor = tensor.to_local()
             return part.detach()
     return tensor
+
+
+def spread_like(tensor: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+    """Return this row's part of another tensor as torch spreads the given one, in the memory of the part.
+
+    Optimizers need it of their state: torch computes with plain tensors and DTensors, never with both at once.
+    """
+    if not is_spread(tensor):
+        return part
+    from torch.distributed.tensor import DTensor  # whoever has such a tensor has imported it already
+
+    return DTensor.from_local(
+        part.to(tensor.device),
+        tensor.device_mesh,
+        tensor.placements,
+        run_check=False,
+        shape=tensor.shape,
+        stride=tensor.stride(),
+    )
 
 
 def gather_parts(model: torch.nn.Module) -> None:

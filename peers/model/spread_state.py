@@ -6,14 +6,11 @@ the same grid.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from peers.model.spread import is_spread, local_part
-
-if TYPE_CHECKING:
-    from torch.distributed.tensor import DTensor
+from peers.model.spread import is_spread, local_part, spread_like
 
 __all__ = ["own_parts", "spread_model_state", "spread_optimizer_state"]
 
@@ -36,7 +33,7 @@ def spread_model_state(state: dict[str, Any], model: torch.nn.Module) -> dict[st
     """Return the state that `own_parts` was made of, for a model that is spread in the same way."""
     for name, present in model.state_dict().items():
         if is_spread(present) and name in state:
-            state[name] = _like(present, state[name])
+            state[name] = spread_like(present, state[name])
     return state
 
 
@@ -50,18 +47,5 @@ def spread_optimizer_state(state: dict[str, Any], optimizer: torch.optim.Optimiz
         for key, value in held.items():
             # Such as the moments; a number of steps is not spread.
             if isinstance(value, torch.Tensor) and value.dim() and value.shape == local_part(parameter).shape:
-                held[key] = _like(parameter, value)
+                held[key] = spread_like(parameter, value)
     return state
-
-
-def _like(spread: DTensor, part: torch.Tensor) -> DTensor:
-    from torch.distributed.tensor import DTensor  # the caller has it already
-
-    return DTensor.from_local(
-        part.to(spread.device),
-        spread.device_mesh,
-        spread.placements,
-        run_check=False,
-        shape=spread.shape,
-        stride=spread.stride(),
-    )

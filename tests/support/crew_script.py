@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 import warnings
@@ -195,7 +196,8 @@ def train(case: Case, environment: dict[str, str], directory: Path) -> dict[str,
             trace.append(whole(model))
         found = {
             "trace": trace,
-            "disagreement": peer.consensus(1e-3, LONGEST),
+            # Peers that wait for each other without end would wait for one that has agreed and left.
+            "disagreement": None if case.lockstep else peer.consensus(1e-3, LONGEST),
             "end": whole(model),
             "rank": peer.rank,
             "place": (peer.replica, peer.row),
@@ -205,7 +207,8 @@ def train(case: Case, environment: dict[str, str], directory: Path) -> dict[str,
         assert session.driver.flush(LONGEST)
         meet(directory, f"{case.name}.flushed", peer.rank, peer.world_size)  # nobody has mass in flight
         session.merge()
-        found["weights"] = list(session.status().weights)
+        status = session.status()  # a parcel of a later turn waits for it
+        found["weights"] = [sum(both) for both in zip(status.weights, status.waiting_weights, strict=True)]
         meet(directory, f"{case.name}.counted", peer.rank, peer.world_size)
     assert not dist.is_initialized(), "the crew's group ends with the peer"
     return found
@@ -244,9 +247,13 @@ def main() -> None:
     directory, ports, processes = Path(sys.argv[1]), sys.argv[2].split(","), int(sys.argv[3])
     cases = [Case(**one) for one in json.loads(sys.argv[4])]
     children = [started(rank, cases, directory, ports) for rank in range(processes)]
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    if any(codes):
-        sys.exit(f"the processes ended with {codes}")
+    while children:
+        child, status = os.wait()
+        children.remove(child)
+        if code := os.waitstatus_to_exitcode(status):  # the others would wait for it
+            for other in children:
+                os.kill(other, signal.SIGKILL)
+            sys.exit(f"a process ended with {code}")
 
 
 def started(rank: int, cases: list[Case], directory: Path, ports: list[str]) -> int:

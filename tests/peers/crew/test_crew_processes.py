@@ -6,8 +6,11 @@ The processes are started once, and go through all cases of a group.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -66,15 +69,21 @@ def run(cases: list[Case], directory: Path) -> dict[str, list[Found]]:
     written = json.dumps([asdict(case) for case in cases])
     with reserved_ports(len(sizes)) as ports, (directory / "log").open("w+") as log:
         places = [str(directory), ",".join(map(str, ports)), str(max(sizes))]
-        done = subprocess.run(
+        started = subprocess.Popen(
             [sys.executable, str(SCRIPT), *places, written],
             env=clean_environment(),
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
-            timeout=2 * LONGEST_PROCESS,
+            start_new_session=True,
         )
-    assert done.returncode == 0, (directory / "log").read_text()
+        try:
+            code = started.wait(2 * LONGEST_PROCESS)
+        finally:
+            with suppress(ProcessLookupError):  # its children too
+                os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+    assert code == 0, (directory / "log").read_text()
     return {
         case.name: [
             torch.load(directory / f"{case.name}-{rank}.pt", weights_only=False)
