@@ -16,7 +16,13 @@ from peers.crew.crew import Crew
 from peers.data.batches import Batches
 from peers.methods.method import Method
 from peers.model.spread import gather_parts
-from peers.model.spread_state import own_parts, spread_model_state, spread_optimizer_state
+from peers.model.spread_state import (
+    own_parts,
+    placements_of,
+    spread_model_state,
+    spread_optimizer_state,
+    spread_otherwise,
+)
 from peers.setup import Setup
 from peers.state.random_states import capture_random_states, restore_random_states
 from peers.state.snapshot import CheckpointSnapshot
@@ -95,6 +101,11 @@ class Saving:
             raise CheckpointError(
                 f"the checkpoint is of replicas of {rows} processes, and this run has replicas of {self._crew.rows}: "
                 f"resume with --grid {rows}xREPLICAS, or begin a new run"
+            )
+        if rows > 1 and (other := spread_otherwise(extra["placements"], self._model)) is not None:
+            raise CheckpointError(
+                f"the checkpoint is of a model that was spread over its rows in another way: {other}. Resume with the "
+                "script that saved it, or begin a new run"
             )
         model = unflatten(snapshot.tensors, extra["model"], "model")
         _fit("model", self._model, spread_model_state(model, self._model))
@@ -189,6 +200,7 @@ class Saving:
             return
         shards = len(snapshot.extra["turns"])
         gather_parts(self._model)
+        snapshot.extra["placements"] = placements_of(self._model)
         method = {"name": type(self._method).__name__, "shards": shards, "state": self._method.state_dict()}
         states = [("model", self._model.state_dict()), ("optimizer", self._optimizer.state_dict()), ("method", method)]
         for name, state in states:

@@ -36,8 +36,8 @@ def fit(
     """Make a replica of the model, and return it with the method of the policy."""
     if policy.collective and (crew is not None and not crew.alone):
         raise SettingsError(
-            f"{policy.collective}: all processes of this algorithm exchange with each other, and replicas of "
-            f"{crew.rows} processes only gossip, row by row: use sgp, osgp or another algorithm that gossips"
+            f"algorithm={policy.name}: all its processes exchange with each other, and replicas of {crew.rows} "
+            "processes only gossip, row by row: use sgp, osgp or another algorithm that gossips"
         )
     if policy.averages_gradients and isinstance(optimizer, torch.optim.LBFGS):
         raise SettingsError(

@@ -33,6 +33,7 @@ __all__ = [
     "check_placement",
     "gather_parts",
     "holders_of",
+    "how_spread",
     "is_fsdp",
     "is_spread",
     "local_part",
@@ -120,13 +121,13 @@ def holders_of(named: Sequence[tuple[str, torch.Tensor]], crew: Crew) -> list[Ho
     """Return for each tensor the rows that hold the same part of it. All rows of the crew are to call it."""
     if crew.alone:
         return [(crew.row,)] * len(named)
-    own = {name: _identity(tensor) for name, tensor in named}
+    own = {name: how_spread(tensor) for name, tensor in named}
     everybody = crew.gather(own)
     return [tuple(row for row, parts in enumerate(everybody) if parts.get(name) == own[name]) for name, _ in named]
 
 
-def _identity(tensor: torch.Tensor) -> str:
-    """Return what two rows have in common that hold the same part of a tensor."""
+def how_spread(tensor: torch.Tensor) -> str:
+    """Return what two rows have in common that hold the same part of a tensor: its kind, and where it is cut."""
     kind = f"{tensor.dtype} {tuple(tensor.shape)}"
     if not is_spread(tensor):
         return kind

@@ -6,13 +6,33 @@ the same grid.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from peers.model.spread import is_spread, local_part, spread_like
+from peers.model.spread import how_spread, is_spread, local_part, spread_like
 
-__all__ = ["own_parts", "spread_model_state", "spread_optimizer_state"]
+__all__ = ["own_parts", "placements_of", "spread_model_state", "spread_optimizer_state", "spread_otherwise"]
+
+
+def placements_of(model: torch.nn.Module) -> dict[str, str]:
+    """Return which part this row has of each tensor of a model that is spread."""
+    return {name: how_spread(tensor) for name, tensor in model.state_dict().items() if is_spread(tensor)}
+
+
+def spread_otherwise(saved: Mapping[str, str], model: torch.nn.Module) -> str | None:
+    """Return the first tensor that the model spreads in another way than the saved one did, and both ways.
+
+    Args:
+        saved: what `placements_of` returned for the model that was saved.
+        model: the model that takes over its values.
+    """
+    present = placements_of(model)
+    for name in [*saved, *present]:
+        if (before := saved.get(name)) != (now := present.get(name)):
+            return f"{name} was {before or 'whole'}, and is {now or 'whole'}"
+    return None
 
 
 def own_parts(state: Any) -> Any:

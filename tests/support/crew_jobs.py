@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from crew_script import Case, Net, batch_of, joined, made, meet, optimizer_of, part, spread, whole
+from crew_script import LONGEST, Case, Net, batch_of, joined, made, meet, optimizer_of, part, spread, whole
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.utils.data import TensorDataset
 
 from gossip.errors import GossipError
+from peers.model.spread import local_part
 
 
 def step(case: Case, peer: Any, model: Net, optimizer: torch.optim.Optimizer) -> None:
@@ -21,6 +23,8 @@ def step(case: Case, peer: Any, model: Net, optimizer: torch.optim.Optimizer) ->
     x, y = (part(case, peer, one) for one in batch_of(peer.replica, peer.step, case.dtype))
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
+    if case.lockstep:  # as in any step that takes longer than a round trip, all answers are there
+        assert peer._attached().session.driver.flush(LONGEST)
     optimizer.step()
 
 
@@ -44,21 +48,30 @@ def batches(case: Case, environment: dict[str, str], directory: Path) -> dict[st
         return {"seen": seen, "samples": peer.samples, "place": (peer.replica, peer.row)}
 
 
-def evaluated(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:  # noqa: ARG001
+def move(model: Net, replica: int) -> None:
+    """Let a replica differ from the others: all its rows move what they hold alike."""
+    for tensor in model.parameters():
+        local_part(tensor).add_(replica)
+
+
+def evaluated(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
     """Look at the average in the middle of training, and go on with the own values."""
     with joined(case, environment) as peer:
-        model = made(case, peer.replica)
+        model = made(case, 0)
         spread(case, model, peer)
         optimizer = optimizer_of(case, model)
         peer.attach(model, optimizer)
         for _ in range(3):
             step(case, peer, model, optimizer)
+        with torch.no_grad():  # in lockstep all replicas agree after a step, and the average is what each has
+            move(model, peer.replica)
         before = whole(model)
         result = peer.evaluate(lambda: whole(model))
         after = whole(model)
         step(case, peer, model, optimizer)
-        peer.consensus()
-        return {"before": before, "own": result.own, "average": result.average, "after": after}
+        last = whole(model)
+        meet(directory, f"{case.name}.evaluated", peer.rank, peer.world_size)  # who leaves changes the schedule
+        return {"last": last, "before": before, "own": result.own, "average": result.average, "after": after}
 
 
 def resumed(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:
@@ -82,6 +95,8 @@ def resumed(case: Case, environment: dict[str, str], directory: Path) -> dict[st
             if peer.row == 1:
                 shutil.rmtree(max(mine.iterdir(), key=lambda one: one.name))
             found["left"] = sorted(one.name for one in mine.iterdir())
+    if case.kind == "tp":
+        found["other way"] = refusal(case, environment, "fsdp", run_dir=run, resume=True)
     other = Case(case.name, "whole", f"1x{peer.world_size}", join=case.join)
     found["other grid"] = refusal(other, environment, "whole", run_dir=run, resume=True)
     return found
@@ -89,15 +104,17 @@ def resumed(case: Case, environment: dict[str, str], directory: Path) -> dict[st
 
 def refusal(case: Case, environment: dict[str, str], kind: str, **more: Any) -> str:
     """Return how attach refuses a model."""
-    try:
-        with joined(case, environment, **more) as peer:
-            model = made(case, 0)
-            if kind == "mesh":  # of the first row alone
-                mesh = DeviceMesh("cpu", [0])
-                model.head.weight = nn.Parameter(distribute_tensor(model.head.weight.data, mesh, [Shard(0)]))
+    with joined(case, environment, **more) as peer:
+        model = made(case, 0)
+        if kind == "mesh":  # of the first row alone
+            mesh = DeviceMesh("cpu", [0])
+            model.head.weight = nn.Parameter(distribute_tensor(model.head.weight.data, mesh, [Shard(0)]))
+        elif kind == "fsdp":
+            fully_shard(model, mesh=peer.crew.mesh)
+        try:
             peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    except GossipError as error:
-        return str(error)
+        except GossipError as error:
+            return f"{type(error).__name__}: {error}"
     raise AssertionError("not refused")
 
 
