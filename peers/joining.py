@@ -141,6 +141,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         host=socket.gethostname(),
         pid=os.getpid(),
         peers=setup.world_size,
+        **({} if crew.alone else {"rows": crew.rows}),
     )
     if recommended is not None:
         records.event(event="chosen", text=str(recommended))

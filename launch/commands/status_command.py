@@ -32,7 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allow_abbrev=False,
     )
     add_where(parser)
-    parser.add_argument("--json", action="store_true", help="as JSON; the fields are listed below")
+    parser.add_argument("--json", action="store_true", help="as JSON, with --rows a list; the fields are listed below")
     parser.set_defaults(run=run)
 
 
@@ -44,4 +44,5 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.timeout:
         raise CommandError(f"--timeout must be above 0 seconds, not {args.timeout:g}")
-    return show(found(args.where, WATCH, args.key), output(), as_json=args.json, timeout=args.timeout)
+    invitation = found(args.where, WATCH, args.key)
+    return show(invitation, output(), as_json=args.json, timeout=args.timeout, rows=args.rows)

@@ -42,6 +42,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("where", metavar="WHERE", help="host:port of any peer, or the directory of the run")
     add("--key", type=Path, metavar="FILE", help="the run's watch.json or join.json (default: watch.json in WHERE)")
+    add("--rows", action="store_true", help="with a grid: every row of the replicas, not one of them")
     add("--timeout", type=seconds, metavar="T", default=5.0, help="how long a peer has for an answer (default: 5s)")
 
 
@@ -68,4 +69,4 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.every or not args.timeout:
         raise CommandError(f"--every and --timeout must be above 0 seconds, not {args.every:g} and {args.timeout:g}")
-    return watch(found(args.where, WATCH, args.key), output(), every=args.every, timeout=args.timeout)
+    return watch(found(args.where, WATCH, args.key), output(), every=args.every, timeout=args.timeout, rows=args.rows)

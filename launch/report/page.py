@@ -120,12 +120,16 @@ def _notices(run: Run, line: TimeLine) -> str:
 
 
 def _tiles(run: Run, line: TimeLine) -> str:
-    samples = sum(samples_of(rank) for rank in run.ranks)
+    # The rows of a replica make its steps together, and each of them records all its samples.
+    samples = sum(max(map(samples_of, rows)) for rows in run.replicas)
+    steps = sum(max(rank.series.total("lines") for rank in rows) for rows in run.replicas)
+    crews = {} if len(run.replicas) == len(run.ranks) else {"replicas": str(len(run.replicas))}
     tiles = {
         "ranks": str(len(run.ranks)),
+        **crews,
         "restarts": str(sum(rank.lives - 1 for rank in run.ranks)),
         "duration": duration(line.length),
-        "steps": f"{sum(rank.series.total('lines') for rank in run.ranks):,.0f}",
+        "steps": f"{steps:,.0f}",
         "samples": f"{samples:,.0f}",
         "samples per second": f"{samples / line.length:,.1f}" if line.length else "-",
         "sent": short(sum(bytes_of(rank, "sent") for rank in run.ranks)) + "B",

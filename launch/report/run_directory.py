@@ -71,6 +71,8 @@ class Rank:
     host: str = ""
     #: How many peers the swarm started with, as far as this one knows.
     peers: int = 0
+    #: The processes of each replica, which count the samples and steps of their replica alike.
+    rows: int = 1
     summary: dict[str, Any] | None = None
     log: str = ""
 
@@ -95,6 +97,14 @@ class Run:
     path: Path
     config: dict[str, Any]
     ranks: list[Rank]
+
+    @property
+    def replicas(self) -> list[list[Rank]]:
+        """The ranks of each replica: without a grid, one."""
+        found: dict[int, list[Rank]] = {}
+        for rank in self.ranks:
+            found.setdefault(rank.rank // rank.rows, []).append(rank)
+        return list(found.values())
 
     @property
     def missing(self) -> list[int]:
@@ -128,28 +138,31 @@ def read_run(path: Path) -> Run:
 
 
 def _read_rank(path: Path, rank: int, limit: int) -> Rank:
-    events, starts, resumes, more, host, peers = _read_events(path / "events.jsonl", rank)
+    events, starts, resumes, more, host, (peers, rows) = _read_events(path / "events.jsonl", rank)
     series = Series(limit, starts, resumes)
     metrics = path / "metrics.jsonl"
     for number, lines in read_lines(metrics):
         if not series.add(lines):
             bad = next(index for index, line in enumerate(lines) if not Series(1).add([line]))
             raise CommandError(f"{metrics}: line {number + bad} lacks the numbers step and seconds; remove the line")
-    return Rank(rank, series, events, more, starts, host, peers, read_json(path / "summary.json"), _tail(path))
+    return Rank(rank, series, events, more, starts, host, peers, rows, read_json(path / "summary.json"), _tail(path))
 
 
-def _read_events(path: Path, rank: int) -> tuple[list[Event], list[float], list[tuple[float, float]], int, str, int]:
+def _read_events(
+    path: Path, rank: int
+) -> tuple[list[Event], list[float], list[tuple[float, float]], int, str, tuple[int, int]]:
     events: list[Event] = []
     kept: dict[str, int] = {}
     starts: list[float] = []
     resumes: list[tuple[float, float]] = []
-    more, host, peers = 0, "", 0
+    more, host, peers, rows = 0, "", 0, 1
     for _, lines in read_lines(path):
         for line in lines:
             event = _event(rank, line, again=bool(kept.get("start")))
             if event.kind in ("start", "start again"):
                 host = str(line.get("host", ""))
                 peers = max(peers, line["peers"]) if isinstance(line.get("peers"), int) else peers
+                rows = max(rows, line["rows"]) if isinstance(line.get("rows"), int) else rows
                 if event.time is not None:
                     starts.append(event.time)
             if event.kind == "resume" and event.time is not None and event.step is not None:
@@ -159,7 +172,7 @@ def _read_events(path: Path, rank: int) -> tuple[list[Event], list[float], list[
                 events.append(event)
             else:
                 more += 1
-    return events, starts, resumes, more, host, peers
+    return events, starts, resumes, more, host, (peers, rows)
 
 
 def _event(rank: int, line: dict[str, Any], *, again: bool) -> Event:

@@ -23,6 +23,7 @@ from launch.watch.invitation import Invitation
 from launch.watch.lookout import Lookout, NobodyAnswers
 from launch.watch.peer_table import peer_table
 from launch.watch.picture import GONE, TROUBLED, status
+from launch.watch.rows_lookout import RowsLookout
 from peers.table.columns import COLUMNS
 from peers.table.lives import life_text
 
@@ -31,21 +32,56 @@ __all__ = ["NOBODY", "SOME_TROUBLED", "show", "table", "watch"]
 #: Exit codes: a member is suspect or dead; no peer answers.
 SOME_TROUBLED, NOBODY = 1, 3
 
+#: Pictures, each with the place that it came from.
+Pictures = list[tuple[dict[str, Any], str]]
 
-def show(invitation: Invitation, console: Console, *, as_json: bool, timeout: float = 5.0) -> int:
-    """Look once, print the status, and return the exit code."""
-    with Lookout(invitation) as lookout:
+
+def show(invitation: Invitation, console: Console, *, as_json: bool, timeout: float = 5.0, rows: bool = False) -> int:
+    """Look once, print the status, and return the exit code.
+
+    Args:
+        invitation: to the swarm.
+        console: where it is printed.
+        as_json: as JSON; with ``rows``, a list.
+        timeout: seconds that each peer has for its answer.
+        rows: every row of the replicas, not one of them.
+    """
+    with _Looks(invitation, rows=rows) as looks:
         try:
-            picture = lookout.look(timeout)
+            pictures = looks.look(timeout)
         except NobodyAnswers as error:
             return _no_answer(str(error))
-        place = lookout.place
     if as_json:
-        print(json.dumps(status(picture, place), indent=2, allow_nan=False))
+        told = [status(picture, place) for picture, place in pictures]
+        print(json.dumps(told if rows else told[0], indent=2, allow_nan=False))
     else:
-        console.print(_headline(picture, place))
-        console.print(table(picture, console.width))
-    return SOME_TROUBLED if any(member["membership"] in TROUBLED for member in picture["members"]) else 0
+        for picture, place in pictures:
+            console.print(_headline(picture, place))
+            console.print(table(picture, console.width))
+    members = [member for picture, _ in pictures for member in picture["members"]]
+    return SOME_TROUBLED if any(member["membership"] in TROUBLED for member in members) else 0
+
+
+class _Looks:
+    """Looks at one swarm, or at those of all rows of a grid."""
+
+    def __init__(self, invitation: Invitation, *, rows: bool) -> None:
+        self._one = None if rows else Lookout(invitation)
+        self._all = RowsLookout(invitation) if rows else None
+
+    def __enter__(self) -> _Looks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for lookout in (self._one, self._all):
+            if lookout is not None:
+                lookout.__exit__()
+
+    def look(self, timeout: float) -> Pictures:
+        if self._all is not None:
+            return self._all.look(timeout)
+        assert self._one is not None
+        return [(self._one.look(timeout), self._one.place)]
 
 
 def watch(
@@ -54,19 +90,22 @@ def watch(
     *,
     every: float = 1.0,
     timeout: float = 5.0,
+    rows: bool = False,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Look until no peer answers, or until Ctrl-C; return the exit code."""
+    """Look until no peer answers, or until Ctrl-C; return the exit code. With ``rows``, at every row of a grid."""
     seen: Viewer = _Screen(console) if console.is_terminal else _Lines(console)
-    through = ""
+    through: list[str] = []
     try:
-        with Lookout(invitation) as lookout, seen:
+        with _Looks(invitation, rows=rows) as looks, seen:
             while True:
-                picture = lookout.look(timeout)
-                if through not in ("", lookout.place):
-                    seen.tell(f"{through} no longer answers; continuing through {lookout.place}")
-                through = lookout.place
-                seen.show(picture, through)
+                pictures = looks.look(timeout)
+                places = [place for _, place in pictures]
+                for before, now in zip(through, places, strict=False):
+                    if before != now:
+                        seen.tell(f"{before} no longer answers; continuing through {now}")
+                through = places
+                seen.show(pictures)
                 pause(every)
     except NobodyAnswers as error:
         since = "the swarm has ended, or is unreachable from here: " if through else ""
@@ -87,8 +126,8 @@ class Viewer(Protocol):
     def __exit__(self, *_: object) -> None:
         """End; what was shown last stays."""
 
-    def show(self, picture: dict[str, Any], place: str) -> None:
-        """Show a picture that came from a place."""
+    def show(self, pictures: Pictures) -> None:
+        """Show pictures: of the swarm, or of each row."""
 
     def tell(self, sentence: str) -> None:
         """Show a line beside the pictures."""
@@ -107,8 +146,10 @@ class _Screen:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, picture: dict[str, Any], place: str) -> None:
-        self._live.update(Group(_headline(picture, place), table(picture, self._live.console.width)), refresh=True)
+    def show(self, pictures: Pictures) -> None:
+        width = self._live.console.width
+        parts = [part for picture, place in pictures for part in (_headline(picture, place), table(picture, width))]
+        self._live.update(Group(*parts), refresh=True)
 
     def tell(self, sentence: str) -> None:
         self._live.console.print(Text(f"gossip: {sentence}", style="bold"), soft_wrap=True)
@@ -119,7 +160,8 @@ class _Lines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._before: dict[int, tuple[int, str]] = {}
+        #: What each member last was, by the name of its swarm.
+        self._before: dict[str, dict[int, tuple[int, str]]] = {}
 
     def __enter__(self) -> object:
         return self
@@ -127,14 +169,20 @@ class _Lines:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def show(self, picture: dict[str, Any], place: str) -> None:
+    def show(self, pictures: Pictures) -> None:
+        for picture, place in pictures:
+            self._show(picture, place)
+
+    def _show(self, picture: dict[str, Any], place: str) -> None:
+        run = picture["setup"]["run"]
+        before = self._before.get(run, {})
         now = {one["rank"]: (one["life"], _doing(one)) for one in picture["members"]}
         where = {one["rank"]: one["endpoint"] for one in picture["members"]}
         for rank, (life, doing) in now.items():
-            if self._before.get(rank) != (life, doing):
+            if before.get(rank) != (life, doing):
                 unit = "replica" if _is_of_a_row(picture) else "rank"
                 self._print(f"{unit} {rank}: {doing}; life {life_text(life)}, at {where[rank]}")
-        self._before = now
+        self._before[run] = now
         self._print(_headline(picture, place).plain)
 
     def tell(self, sentence: str) -> None:

@@ -95,9 +95,13 @@ def make(run: Path, count: int = 10, rank: int = 0, tail: str = "", **more: Any)
     return home
 
 
-def report(capsys: Capture, run: Path) -> Page:
+def report_text(capsys: Capture, run: Path) -> str:
     assert said(capsys, "report", str(run)) == f"{run / 'report.html'}\n"
-    return Page((run / "report.html").read_text())
+    return (run / "report.html").read_text()
+
+
+def report(capsys: Capture, run: Path) -> Page:
+    return Page(report_text(capsys, run))
 
 
 def test_the_table_has_the_figures_of_each_rank(capsys: Capture, tmp_path: Path) -> None:
@@ -112,6 +116,18 @@ def test_the_table_has_the_figures_of_each_rank(capsys: Capture, tmp_path: Path)
     second = page.rank(1)
     assert (second["how it ended"], second["steps"], second["rejected"]) == ("failed: X", "4", "3")
     assert "1 of 2 ranks finished; began 2023-11-14 22:13:20 UTC" in page.text
+
+
+def test_the_rows_of_a_replica_count_its_samples_and_steps_once(capsys: Capture, tmp_path: Path) -> None:
+    for rank, count in enumerate((10, 9, 4, 4)):  # row 1 of replica 0 was killed before it wrote its last step
+        home = make(tmp_path, rank=rank, count=count)
+        write(home / "events.jsonl", start(peers=4, rows=2))
+    (tiles,) = re.findall(r'<dl class="tiles">(.*?)</dl>', report_text(capsys, tmp_path))
+    figures = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", tiles))
+    assert (figures["ranks"], figures["replicas"]) == ("4", "2")
+    assert (figures["steps"], figures["samples"]) == ("14", str(14 * 32))
+    assert figures["samples per second"] == f"{14 * 32 / 10:.1f}"
+    assert figures["sent"] == "48 kB", "each row sends its own part"
 
 
 def test_how_it_was_launched_is_a_command(capsys: Capture, tmp_path: Path) -> None:

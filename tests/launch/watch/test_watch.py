@@ -365,7 +365,7 @@ def test_many_who_do_not_answer_are_not_all_waited_for() -> None:
 # The commands
 
 
-def run_watch(invitation: Invitation, *moments: Any, terminal: bool = False) -> tuple[int, str]:
+def run_watch(invitation: Invitation, *moments: Any, terminal: bool = False, rows: bool = False) -> tuple[int, str]:
     """Watch, with something done after each look; return the exit code and what was shown."""
     todo = list(moments)
     shown = io.StringIO()
@@ -374,7 +374,7 @@ def run_watch(invitation: Invitation, *moments: Any, terminal: bool = False) -> 
     def pause(_: float) -> None:
         todo.pop(0)()
 
-    return cli.guarded(lambda: watch(invitation, console, timeout=PATIENCE, pause=pause)), shown.getvalue()
+    return cli.guarded(lambda: watch(invitation, console, timeout=PATIENCE, rows=rows, pause=pause)), shown.getvalue()
 
 
 def interrupted() -> None:
