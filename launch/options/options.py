@@ -90,7 +90,8 @@ class LaunchOptions(SharedOptions):
     exclude: str = option("", "all hosts of the hostfile but these", group=_WHO, metavar="HOSTS")
     grid: str = option(
         Setup.grid,
-        "PrxPc: Pc replicas of Pr processes each, such as 2x4 (default: a replica for each process)",
+        "PrxPc: Pc replicas of Pr processes each, such as 2x4; or auto: the planner chooses (default: a replica for "
+        "each process)",
         group=_WHO,
         metavar="PrxPc",
         setup="grid",

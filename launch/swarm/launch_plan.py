@@ -50,6 +50,8 @@ class LaunchPlan:
     swarm: int = 0
     #: The rows of each replica, and the replicas; None: a replica for each process.
     grid: Grid | None = None
+    #: What --grid auto has chosen, and why, in a sentence; empty if the user named the grid.
+    why_grid: str = ""
     #: What --algorithm auto has chosen, and why; None if the user named an algorithm.
     chosen: Recommendation | None = None
     #: A warning for the user, or nothing.

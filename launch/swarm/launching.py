@@ -21,6 +21,7 @@ from gossip.shares import check_share
 from launch.options.options import LaunchOptions
 from launch.options.toml import to_toml
 from launch.swarm.auto_algorithm import chosen_line, decided
+from launch.swarm.auto_grid import is_auto, with_grid
 from launch.swarm.controller import Controller
 from launch.swarm.grid_seats import fitted_grid
 from launch.swarm.host import Emit, Host, LocalHost
@@ -48,9 +49,12 @@ def launch(options: LaunchOptions) -> int:
     """Check, start and watch; return the exit code."""
     if not options.each_task:
         check_one_launcher(program(options.script, options.arguments, options.module))
-    plan, faults = planned(options)
+    options, why = with_grid(options, _seats(_hosts_of(options)))
+    plan, faults = planned(options, why)
     warn(plan.warning)
     console = output()
+    if why:
+        console.print(f"gossip: {why}", soft_wrap=True, markup=False, highlight=False)
     if plan.chosen is not None:
         console.print(f"gossip: {chosen_line(plan.chosen)}", soft_wrap=True, markup=False, highlight=False)
     if options.dry_run:
@@ -65,7 +69,7 @@ def launch(options: LaunchOptions) -> int:
                 raise CommandError(
                     f"another gossip launch uses {plan.run_dir}: choose another --run-dir, or wait until it has ended"
                 )
-        plan, faults = planned(options)  # another launch of the same second was faster
+        plan, faults = planned(options, why)  # another launch of the same second was faster
 
 
 def _run(plan: LaunchPlan, faults: Faults, options: LaunchOptions, console: Console) -> int:
@@ -90,8 +94,13 @@ def _run(plan: LaunchPlan, faults: Faults, options: LaunchOptions, console: Cons
     return code
 
 
-def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
-    """Return the plan for the options, or raise an error that says what to change."""
+def planned(options: LaunchOptions, why_grid: str = "") -> tuple[LaunchPlan, Faults]:
+    """Return the plan for the options, or raise an error that says what to change.
+
+    Args:
+        options: of the launch, with a grid that is named.
+        why_grid: how the planner has chosen it.
+    """
     seats = _seats(_hosts_of(options))
     n = len(seats)
     grid = fitted_grid(options.grid, seats, across_hosts=options.crews_across_hosts)
@@ -135,6 +144,7 @@ def planned(options: LaunchOptions) -> tuple[LaunchPlan, Faults]:
         insecure=options.insecure,
         grid=grid,
         chosen=chosen,
+        why_grid=why_grid,
         warning=policy.notice(schedule) or gamma_notice(options.compress, policy),
     )
     return plan, faults
@@ -167,7 +177,11 @@ def _hosts_of(options: LaunchOptions) -> list[HostLine]:
         if options.include or options.exclude:
             choice = f"--include {options.include}" if options.include else f"--exclude {options.exclude}"
             raise CommandError(f"{choice} selects from a hostfile: name it with --hostfile")
-        processes = Grid.parse(options.grid).size if options.grid else 1
+        if is_auto(options.grid) and not options.peers:
+            raise CommandError(
+                "--grid auto shares processes out, and nothing says how many there are: give -n or --hostfile"
+            )
+        processes = Grid.parse(options.grid).size if options.grid and not options.peers else 1
         return [HostLine(LOCAL.host, options.peers or processes)]
     if options.peers:
         raise CommandError(
@@ -199,10 +213,13 @@ def _hosts(plan: LaunchPlan, emit: Emit) -> Mapping[int, Host]:
 
 def _write_config(plan: LaunchPlan, options: LaunchOptions, overrides: Mapping[str, Any] | None = None) -> None:
     """Record how the run was launched; what its script overrides is recorded as it really is."""
-    options, _ = decided(options, plan.world_size, all_here=not plan.spread)
+    replicas = plan.world_size if plan.grid is None else plan.grid.replicas
+    options, _ = decided(options, replicas, all_here=not plan.spread)
     told = options.told()
     real = {name: value for name, value in (overrides or {}).items() if name in told}
     comment = "how this run was launched; gossip launch --config takes it again"
+    if plan.why_grid:
+        comment += f"\n{plan.why_grid}"
     if plan.chosen is not None:
         comment += f"\n{chosen_line(plan.chosen)}"
     for name in real:
