@@ -106,5 +106,5 @@ def _answered(request: dict[str, Any]) -> dict[str, str]:
             )
         found: dict[str, str] = json.loads(answer.read_text("utf-8"))
     if "error" in found:
-        raise CommandError(f"--grid auto: {found['error']}")
+        raise CommandError(f"--grid auto cannot plan {request['script']}: {found['error']}")
     return found

@@ -179,7 +179,8 @@ def _hosts_of(options: LaunchOptions) -> list[HostLine]:
             raise CommandError(f"{choice} selects from a hostfile: name it with --hostfile")
         if is_auto(options.grid) and not options.peers:
             raise CommandError(
-                "--grid auto shares processes out, and nothing says how many there are: give -n or --hostfile"
+                f"--grid {options.grid} shares processes out, and nothing says how many there are: give -n or "
+                "--hostfile"
             )
         processes = Grid.parse(options.grid).size if options.grid and not options.peers else 1
         return [HostLine(LOCAL.host, options.peers or processes)]

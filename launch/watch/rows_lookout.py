@@ -35,19 +35,22 @@ class RowsLookout:
     def _first(self, timeout: float) -> list[tuple[dict[str, Any], str]]:
         """Ask one member after another, until one of each row has answered."""
         found: dict[int, tuple[dict[str, Any], str]] = {}
-        rows, failure = 0, ""
+        rows, failures = 0, []
         for place, key in self._invitation.members.items():
             lookout = Lookout(Invitation({place: key}, self._invitation.keys))
             try:
                 picture = lookout.look(timeout)
             except NobodyAnswers as error:
                 lookout.__exit__()
-                failure = str(error)
+                failures.append(error)
                 continue
             of_row = row_of_run(picture["setup"]["run"])
             if of_row is None:
                 lookout.__exit__()
-                raise CommandError("--rows shows the processes of replicas, and this run has no grid: leave --rows out")
+                raise CommandError(
+                    f"--rows shows the processes of replicas, and the run {picture['setup']['run']} has no grid: leave "
+                    "--rows out"
+                )
             _, rows, row = of_row
             if row in found:
                 lookout.__exit__()
@@ -55,8 +58,8 @@ class RowsLookout:
             found[row], self._lookouts[row] = (picture, lookout.place), lookout
             if len(found) == rows:
                 break
-        if not found:
-            raise NobodyAnswers(failure)
+        if not found and failures:
+            raise failures[-1]
         missing = [str(row) for row in range(rows) if row not in found]
         if missing:
             raise NobodyAnswers(

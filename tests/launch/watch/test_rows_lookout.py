@@ -80,7 +80,7 @@ def test_a_run_without_a_grid_has_no_rows(tmp_path: Path, capsys: Capture) -> No
     try:
         one.picture = drawn(member(0, endpoint=one.place))
         write_invitation(tmp_path / WATCH, Invitation({one.place: ""}))
-        assert "this run has no grid: leave --rows out" in failure(capsys, "status", "--rows", str(tmp_path))
+        assert "the run test has no grid: leave --rows out" in failure(capsys, "status", "--rows", str(tmp_path))
     finally:
         one.close()
 
