@@ -34,6 +34,7 @@ class Chronicle:
         *,
         newcomer: bool = False,
         lives_known: bool = True,
+        unit: str = "rank",
     ) -> None:
         """Begin.
 
@@ -44,6 +45,7 @@ class Chronicle:
             note: is called with the fields of an event.
             newcomer: whether this peer enters a running swarm, and so hears of many members at once.
             lives_known: whether the known ranks begin in life 0. Otherwise each tells its life with its first message.
+            unit: what a number is in sentences: a "rank", or a "replica" if each has several processes.
         """
         #: Effects of the core by their name, and what happened to members: "member died" and so on.
         self.counts: Counter[str] = Counter()
@@ -58,6 +60,7 @@ class Chronicle:
         self._warn = warn
         self._note = note
         self._newcomer = newcomer
+        self._unit = unit
         #: The ranks whose life this peer has not heard of yet.
         self._unheard = set() if lives_known else set(self.states)
         #: Whether the peers have not yet compared their models; those that differ are about to be told so.
@@ -110,9 +113,10 @@ class Chronicle:
             endpoint=record.endpoint,
         )
         if what == "died":
-            self._warn(f"rank {record.rank} is dead: it answered nobody; mass in flight to it is taken back")
+            self._warn(f"{self._unit} {record.rank} is dead: it answered nobody; mass in flight to it is taken back")
         elif what in ("joined", "returned"):
-            self._warn(f"rank {record.rank} has joined from {record.endpoint}, in life {life_text(record.incarnation)}")
+            life = life_text(record.incarnation)
+            self._warn(f"{self._unit} {record.rank} has joined from {record.endpoint}, in life {life}")
 
     def _what_happened(self, record: Record, before: Record | None) -> str:
         """Return what happened to a member, in a word."""

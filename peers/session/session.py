@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from gossip import events, policies
 from gossip.core.status import Status
 from gossip.errors import GossipError
+from gossip.grids import row_of_run
 from gossip.net.driver import Driver
 from gossip.net.transport import Transport
 from gossip.presets import Preset
@@ -98,6 +99,7 @@ class Session:
             note,
             newcomer=bool(setup.incarnation),
             lives_known=not setup.birth,
+            unit="rank" if row_of_run(setup.run) is None else "replica",
         )
         self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), warn)
         self.rows = Rows(setup.rank)

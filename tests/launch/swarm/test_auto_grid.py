@@ -32,7 +32,7 @@ if __name__ == "__main__":
         peer.attach(model, optimizer)
         data = TensorDataset(torch.zeros(64, WIDTH))
         for (x,) in peer.batches(data, 4 * peer.crew.rows, 1, split="none"):
-            loss = model(x).square().mean()
+            loss = CALLED.square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -45,8 +45,12 @@ FSDP = "fully_shard(model, mesh=peer.crew.mesh)"
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "train.py"
-    path.write_text(SCRIPT.replace("SPREAD", TENSOR))
+    path.write_text(script(TENSOR))
     return path
+
+
+def script(spread: str, called: str = "model(x)") -> str:
+    return SCRIPT.replace("SPREAD", spread).replace("CALLED", called)
 
 
 def test_the_choice_is_printed_with_its_reason_and_carried_out(train: Path, capsys: Capture) -> None:
@@ -62,7 +66,7 @@ def test_the_choice_is_printed_with_its_reason_and_carried_out(train: Path, caps
 
 
 def test_a_model_that_is_not_spread_stays_whole_and_the_record_says_why(train: Path, capsys: Capture) -> None:
-    train.write_text(SCRIPT.replace("SPREAD", "pass"))
+    train.write_text(script("pass"))
     told = said(capsys, "launch", "-n", "2", "--grid", "auto", "--quiet", "--run-dir", "run", str(train), "8")
     why = "--grid auto chose 1x2: the script does not spread its model over a crew, so each process holds a replica"
     assert f"gossip: {why}" in told.splitlines()
@@ -88,10 +92,16 @@ def test_algorithms_of_all_processes_have_whole_replicas(train: Path, capsys: Ca
 def test_a_script_that_cannot_be_planned_is_refused_with_what_to_do(
     change: str, why: str, train: Path, capsys: Capture
 ) -> None:
-    train.write_text(SCRIPT.replace("SPREAD", change))
+    train.write_text(script(change))
     told = failure(capsys, "launch", "-n", "4", "--grid", "auto", "--dry-run", str(train), "8")
     assert why in told
     assert "name the grid, as in --grid 2x4" in told
+
+
+def test_a_model_of_which_only_parts_are_called_is_refused(train: Path, capsys: Capture) -> None:
+    train.write_text(script(TENSOR, "model[2](model[0](x))"))
+    told = failure(capsys, "launch", "-n", "4", "--grid", "auto", "--dry-run", str(train), "8")
+    assert "makes a step, but its model was not called with a tensor, so it cannot be planned: name the grid" in told
 
 
 def test_the_number_of_processes_is_needed(train: Path, capsys: Capture) -> None:

@@ -67,6 +67,22 @@ def test_a_torchrun_for_each_replica(tmp_path: Path) -> None:
     check(tmp_path)
 
 
+@pytest.mark.slow
+def test_a_replica_that_its_torchrun_restarts_joins_the_others_again(tmp_path: Path) -> None:
+    with reserved_ports(4) as ports:
+        options = {
+            "out": str(tmp_path / "{rank}.json"),
+            "stop": str(tmp_path / "stop"),
+            "hosts": [f"127.0.0.1:{port}" for port in ports],
+            "start_timeout": LONGEST_PROCESS,
+        }
+        command = [*TORCHRUN, "--max-restarts", "1", str(SCRIPT.with_name("crew_restart_script.py"))]
+        run([[*command, json.dumps(options)]] * 2, [{"REPLICA": str(replica)} for replica in range(2)], tmp_path)
+    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(4)]
+    assert [(one["replica"], one["life"]) for one in found] == [(0, 0), (0, 0), (1, 1), (1, 1)], "one replica returned"
+    assert found[0]["steps"] == found[1]["steps"] > found[2]["steps"] == found[3]["steps"]
+
+
 def test_the_tasks_of_srun_are_a_grid(tmp_path: Path) -> None:
     options = {"out": str(tmp_path / "{rank}.json"), "start_timeout": LONGEST_PROCESS, "inner_timeout": LONGEST_PROCESS}
     with reserved_ports(1) as ports:

@@ -320,6 +320,17 @@ def test_what_a_newcomer_hears_before_it_is_let_in_is_not_held_against_anybody()
     ]
 
 
+@pytest.mark.parametrize(("more", "unit"), [({}, "rank"), ({"unit": "replica"}, "replica")])
+def test_a_member_of_a_row_of_a_grid_is_called_a_replica(more: dict[str, str], unit: str) -> None:
+    diary = Diary(**more)
+    diary.member(State.DEAD, before=Record(1, endpoint="127.0.0.1:5"))
+    diary.member(State.ALIVE, rank=7)
+    assert diary.told == [
+        f"{unit} 1 is dead: it answered nobody; mass in flight to it is taken back",
+        f"{unit} 7 has joined from 127.0.0.1:5, in life 0",
+    ]
+
+
 def test_every_change_of_a_member_is_an_event_and_counts_once() -> None:
     diary = Diary()
     alive = Record(1, endpoint="127.0.0.1:5")
