@@ -69,7 +69,7 @@ class Replica:
         """
         crew = crew or Crew.single()
         gather_parts(model)
-        mixed, rest = _sorted_out(model, crew)
+        mixed, rest = crew.together(lambda: _sorted_out(model, crew))  # a row that refuses it alone would just be gone
         if not mixed:
             raise SettingsError(
                 f"model: no parameter of {type(model).__name__} requires a gradient, so none is trained"

@@ -31,7 +31,8 @@ class NextPass:
         hook = _Hook(self.now)
         # Of all parts, for a script may never call the whole. Scripted ones take no hooks that are not scripted.
         parts = [part for part in self._model.modules() if not isinstance(part, torch.jit.ScriptModule)]
-        self._handles = [part.register_forward_pre_hook(hook) for part in parts]
+        # Ahead of all other hooks: FSDP's gathers the parameters for the pass, and a checkpoint wants the parts.
+        self._handles = [part.register_forward_pre_hook(hook, prepend=True) for part in parts]
 
     def now(self) -> None:
         """Call the function that waits, if there is one: the script is through with its step."""

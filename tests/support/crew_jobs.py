@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from crew_script import Case, Net, batch_of, joined, made, meet, optimizer_of, part, spread, whole
+from crew_script import Case, batch_of, joined, made, meet, optimizer_of, part, spread, whole
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Shard, distribute_tensor
@@ -16,9 +16,9 @@ from torch.utils.data import TensorDataset
 from gossip.errors import GossipError
 
 
-def step(case: Case, peer: Any, model: Net, optimizer: torch.optim.Optimizer) -> None:
+def step(case: Case, peer: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Make one step."""
-    x, y = (part(case, peer, one) for one in batch_of(peer.replica, peer.step, case.dtype))
+    x, y = (part(case, peer, one) for one in batch_of(case, peer.replica, peer.step))
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
@@ -89,15 +89,15 @@ def resumed(case: Case, environment: dict[str, str], directory: Path) -> dict[st
 
 def refusal(case: Case, environment: dict[str, str], kind: str, **more: Any) -> str:
     """Return how attach refuses a model."""
-    try:
-        with joined(case, environment, **more) as peer:
-            model = made(case, 0)
-            if kind == "mesh":  # of the first row alone
-                mesh = DeviceMesh("cpu", [0])
-                model.head.weight = nn.Parameter(distribute_tensor(model.head.weight.data, mesh, [Shard(0)]))
+    with joined(case, environment, **more) as peer:
+        model = made(case, 0)
+        if kind == "mesh":  # of the first row alone
+            mesh = DeviceMesh("cpu", [0])
+            model.head.weight = nn.Parameter(distribute_tensor(model.head.weight.data, mesh, [Shard(0)]))
+        try:
             peer.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    except GossipError as error:
-        return str(error)
+        except GossipError as error:
+            return str(error)
     raise AssertionError("not refused")
 
 
