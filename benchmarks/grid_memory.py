@@ -6,7 +6,8 @@ A wide network is trained with AdamW three times, on the same samples. *Whole, u
 of both replicas. *Whole, limited*: the same, but the process may allocate no more than a budget, which is less than its
 parameters, gradients and optimizer state take. *Grid, limited*: two replicas of two processes each (tensor parallel),
 each process with the same budget. Bars: the second ends because it gets no more memory, and the third's loss on
-held-out samples is at most 1.1 times the first's.
+held-out samples is at most 1.1 times the first's. The first has learned something: its loss is at most half of the 0.52
+that the mean of the targets would have.
 
 FSDP2 is no way here: on the CPU its whole layers take as much memory for a while as they save.
 """
@@ -26,6 +27,8 @@ _SCRIPT = Path(__file__).parent / "grid_memory_script.py"
 _PATIENCE = 1800.0
 #: Of the loss without a limit.
 _LOSS = 1.1
+#: Half of the variance of the targets.
+_LEARNED = 0.26
 #: Bytes of a parameter, its gradient and both moments of AdamW.
 _STATE = 16
 _BATCH = 32
@@ -36,7 +39,7 @@ _Found = tuple[float, float, float]
 
 def main(*, quick: bool = False, as_json: bool = False) -> bool:
     """Print the figures and return whether the bars hold."""
-    width, layers, samples = (1024, 24, 1280) if quick else (2048, 16, 5120)
+    width, layers, samples = (2048, 4, 1280) if quick else (4096, 4, 5120)
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         shape = ["--width", str(width), "--layers", str(layers), "--samples", str(samples)]
@@ -57,6 +60,7 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
     text = f"memory: {parameters:.0f} parameters; with gradients and moments {state:.0f} MiB\n"
     text += table(["", "may allocate", "held-out loss", "steps"], rows)
     bars = [
+        Bar("whole, unlimited: loss", loss, "<=", _LEARNED),
         Bar("whole, limited: ended for want of memory", float(limited == "out of memory"), ">=", 1),
         Bar(
             "grid, limited: loss over that without a limit",
