@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import peers
+from benchmarks.grid_splits import part_of, spread_over
 from benchmarks.processes import Answer
 from gossip import presets
-from peers.peer import Peer
 from peers.planner.model_reading import InputShape, example_batch
 
 __all__ = ["MODELS", "SHAPES", "grid"]
@@ -24,12 +24,12 @@ __all__ = ["MODELS", "SHAPES", "grid"]
 _PATIENCE = 60.0
 
 
-def mlp() -> nn.Module:
+def mlp() -> nn.Sequential:
     """Return a pair of linear layers of 2.1 MB: traffic of weights and of activations can both be the larger."""
     return nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256))
 
 
-def conv() -> nn.Module:
+def conv() -> nn.Sequential:
     """Return a small network over images whose weights are mostly in its linear layers."""
     return nn.Sequential(
         *(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
@@ -38,7 +38,7 @@ def conv() -> nn.Module:
     )
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": mlp, "conv": conv}
+MODELS: dict[str, Callable[[], nn.Sequential]] = {"mlp": mlp, "conv": conv}
 SHAPES = {"mlp": InputShape([256]), "conv": InputShape([3, 32, 32])}
 
 
@@ -57,12 +57,11 @@ def grid(rank: int, n: int, task: dict[str, Any]) -> Answer:
     torch.manual_seed(0)
     _wait_for_all()
     with peers.join(environment, algorithm=task["method"], **task["setup"]) as peer:
-        model = _split(MODELS[task["model"]](), task["kind"], peer)
+        model = spread_over(MODELS[task["model"]](), task["kind"], peer)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         peer.attach(model, optimizer)
-        replicas = n // peer.crew.rows
-        rows = peer.crew.rows if task["kind"] in ("data", "fsdp") else 1
-        batch = example_batch(SHAPES[task["model"]], max(1, task["batch"] // replicas // rows))
+        whole = example_batch(SHAPES[task["model"]], task["batch"] * peer.crew.rows // n)
+        batch = part_of(whole, task["kind"], peer)
         marks = []
         for _ in range(task["warmup"] + task["steps"]):
             marks.append(time.monotonic())
@@ -72,42 +71,21 @@ def grid(rank: int, n: int, task: dict[str, Any]) -> Answer:
             optimizer.step()
         marks.append(time.monotonic())
     taken = [after - before for before, after in itertools.pairwise(marks)][task["warmup"] :]
-    return {"step_seconds": sum(taken) / len(taken), "step_each": taken}
+    return {"step_each": taken}
+
+
+_known = presets.preset
+
+
+def _patient(name: str, run: str = "run") -> presets.Preset:
+    found = _known(name, run)
+    return replace(found, settings=replace(found.settings, wait_floor=_PATIENCE, wait_ceiling=_PATIENCE))
 
 
 def _wait_for_all() -> None:
     """Let peers of this process wait for every parcel: otherwise a slow link carries a part of them only."""
-    known = presets.preset
-
-    def patient(name: str, run: str = "run") -> presets.Preset:
-        found = known(name, run)
-        return replace(found, settings=replace(found.settings, wait_floor=_PATIENCE, wait_ceiling=_PATIENCE))
-
-    presets.preset = patient
+    presets.preset = _patient
 
 
 def _loss(out: Tensor) -> Tensor:
     return functional.mse_loss(out, torch.zeros_like(out))
-
-
-def _split(model: nn.Module, kind: str, peer: Peer) -> nn.Module:
-    """Spread a model over the crew, with torch's own words."""
-    if kind == "data":
-        return model
-    from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-
-    if kind == "fsdp":
-        for layer in model.children():
-            if next(layer.parameters(), None) is not None:
-                fully_shard(layer, mesh=peer.crew.mesh)
-        fully_shard(model, mesh=peer.crew.mesh)
-        return model
-    if kind == "tensor":
-        linear = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
-        styles: dict[str, Any] = {
-            name: RowwiseParallel() if turn % 2 else ColwiseParallel() for turn, name in enumerate(linear)
-        }
-        spread: nn.Module = parallelize_module(model, peer.crew.mesh, styles)
-        return spread
-    raise ValueError(f"kind {kind} cannot be run here")

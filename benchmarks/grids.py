@@ -3,20 +3,24 @@
     sudo .venv/bin/python -m benchmarks.grids [--quick] [--json]
 
 The hosts are network namespaces on one bridge, with ``tc tbf`` on both ends of each link: 4 hosts x 2 slots and 2 hosts
-x 4 slots (``--quick``: 2 x 2). On each an MLP and a small convolutional network train, with three batch sizes, in every
-split that the planner considers and torch can run: whole replicas, FSDP and tensor parallel. Replicas gossip by sgp
-with endless patience, so that a step has all of its traffic. The loopback and the computing are measured before; the
-links are what they were made. All processes share the cores of this machine.
+x 4 slots (``--quick``: 2 x 2). On each an MLP and a small convolutional network train, with three batch sizes each, in
+every split that the planner considers: whole replicas, FSDP, tensor parallel, and for the convolutions image rows
+("domain") and samples in front of tensor parallel layers ("mixed"). Replicas gossip by sgp with endless patience, so
+that a step has all of its traffic. Loopback and computing are measured before; the links are what they were made.
+
+All processes share the cores of this machine, so links are slow and batches small enough that traffic takes most of a
+step. A schedule repeats after 1, 2 or 3 steps: the time of a step is the median over processes and over blocks of six
+steps of the mean of a block.
 
 Bars: in every case the planner's pick takes at most 1.1 times as long as the split that was measured to be the best,
-and in one case at least the best is neither whole replicas nor one replica. `mixed` and `domain` are not run yet.
+and in one case at least the best is neither whole replicas nor one replica.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import topologies
@@ -32,10 +36,14 @@ __all__ = ["main"]
 
 MBIT = 50.0
 MARGIN = 1.1
-KINDS = ("fsdp", "tensor")
-BATCHES = (64, 256, 2048)
-#: Seconds of a message between two namespaces.
+#: Of all replicas together. An image takes longer to compute than a row of the MLP.
+BATCHES = {"mlp": (64, 256, 2048), "conv": (16, 64, 256)}
+#: Seconds of a message between two namespaces, at least.
 _LATENCY = 2e-4
+#: Steps after which every schedule here repeats, and seconds that a split may take beyond one such block.
+_BLOCK, _LONG = 6, 12.0
+#: Seconds after which a split hangs.
+_PATIENCE = 600.0
 
 
 def main(*, quick: bool = False, as_json: bool = False) -> bool:
@@ -43,15 +51,16 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
     if reason := unable():
         raise SystemExit(f"grids: {reason}")
     machines = [[2, 2]] if quick else [[2, 2, 2, 2], [4, 4]]
-    batches = BATCHES[1:] if quick else BATCHES
     cases = []
     for slots in machines:
-        n = sum(slots)
         with slow_hosts(len(slots), MBIT) as names:
             spaces = [name for name, count in zip(names, slots, strict=True) for _ in range(count)]
-            for model in MODELS:
-                for batch in batches:
-                    cases.append(_case(slots, spaces, n, model, batch, steps=6 if quick else 15))
+            with Swarm(
+                len(spaces), namespaces=spaces, address=address(0), interface=INTERFACE, patience=_PATIENCE
+            ) as swarm:
+                for model, batches in BATCHES.items():
+                    for batch in batches[1:] if quick else batches:
+                        cases.append(_case(slots, swarm, model, batch, blocks=1 if quick else 3))
     rows = [
         [
             case["case"],
@@ -70,14 +79,15 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
     return finish(text, {"cases": cases}, bars, as_json=as_json)
 
 
-def _case(slots: Sequence[int], spaces: list[str], n: int, model: str, batch: int, steps: int) -> dict[str, Any]:
+def _case(slots: Sequence[int], swarm: Swarm, model: str, batch: int, blocks: int) -> dict[str, Any]:
     """Predict and measure all splits for one model and batch."""
     name = f"{len(slots)} hosts x {slots[0]}, {model}, B = {batch}"
-    planned = _planned(slots, n, model, batch)
+    planned = _planned(slots, model, batch)
     splits: list[dict[str, Any]] = []
     for split in planned.splits:
         if split.fits:
-            seconds = _measured(spaces, n, model, batch, split, steps)
+            some = min(blocks, 1 + int(_LONG / (_BLOCK * split.step)))
+            seconds = _measured(swarm, model, batch, split, some)
             print(f"  {name}, {split}: {split.step:.3f} -> {seconds:.3f} s", file=sys.stderr, flush=True)
             splits.append({"grid": str(split.grid), "kind": split.kind, "predicted": split.step, "measured": seconds})
     best = min(splits, key=lambda one: float(one["measured"]))
@@ -95,28 +105,33 @@ def _name(split: dict[str, Any]) -> str:
     return f"{split['grid']} {split['kind']}"
 
 
-def _planned(slots: Sequence[int], n: int, model: str, batch: int) -> SplitChoice:
+def _planned(slots: Sequence[int], model: str, batch: int) -> SplitChoice:
     """Predict all splits from what is measured here and from the links as they were made."""
-    made, shape = MODELS[model](), SHAPES[model]
+    made, shape, n = MODELS[model](), SHAPES[model], sum(slots)
     # All hosts are this machine, so all processes share its cores.
     pace = measure_pace(made, shape, max(1, batch // n), n)
-    machine = Machine(tuple(slots), measure_loopback(n), LinkSpeed(MBIT * 1e6 / 8, _LATENCY))
+    inside = measure_loopback(n)
+    machine = Machine(tuple(slots), inside, LinkSpeed(MBIT * 1e6 / 8, max(_LATENCY, inside.latency)))
     job = Job(read_layers(made, shape), batch, pace, Across(overlaps=False), states=0)
     return choose(
         job,
         machine,
-        kinds=KINDS,
         schedule=lambda replicas: topologies.get("one-peer-exponential", replicas),
         spanning=True,
     )
 
 
-def _measured(spaces: list[str], n: int, model: str, batch: int, split: Prediction, steps: int) -> float:
-    """Return the seconds of a step: the median of the means of all processes."""
-    with Swarm(n, namespaces=spaces, address=address(0), interface=INTERFACE, patience=240.0) as swarm:
-        setup = {"preset": "wan", "insecure": True, "grid": str(split.grid), "crews_across_hosts": True}
-        answers = swarm.run("grid", "sgp", setup, model=model, kind=split.kind, batch=batch, steps=steps, warmup=3)
-    return median(float(answer["step_seconds"]) for answer in answers)
+def _measured(swarm: Swarm, model: str, batch: int, split: Prediction, blocks: int) -> float:
+    """Return the seconds of a step."""
+    setup = {"preset": "wan", "insecure": True, "grid": str(split.grid), "crews_across_hosts": True}
+    answers = swarm.run(
+        "grid", "sgp", setup, model=model, kind=split.kind, batch=batch, steps=blocks * _BLOCK, warmup=2
+    )
+    return median(
+        fmean(answer["step_each"][start : start + _BLOCK])
+        for answer in answers
+        for start in range(0, blocks * _BLOCK, _BLOCK)
+    )
 
 
 if __name__ == "__main__":

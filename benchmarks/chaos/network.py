@@ -20,7 +20,9 @@ _count = itertools.count()
 class Network:
     """Some hosts. The launcher gets to them by `benchmarks.chaos.door`, which stands for ssh."""
 
-    def __init__(self, names: Sequence[str], directory: Path, peers: int, called: Sequence[str]) -> None:
+    def __init__(
+        self, names: Sequence[str], directory: Path, peers: int, called: Sequence[str], slots: int = 1
+    ) -> None:
         self._names = names
         self._switch = switch_of(names)
         self._directory = directory
@@ -29,7 +31,7 @@ class Network:
         #: How one gets to each host.
         self.ways = [["nsenter", f"--net=/run/netns/{name}"] for name in names]
         self._hostfile = directory / "hosts"
-        self._hostfile.write_text("".join(f"{name}\n" for name in self.called[:peers]))
+        self._hostfile.write_text("".join(f"{name} slots={slots}\n" for name in self.called[:peers]))
 
     @property
     def options(self) -> list[str]:
@@ -75,7 +77,9 @@ class Network:
 
 
 @contextmanager
-def network(directory: Path, n: int = 4, peers: int = 4, called: Sequence[str] = ()) -> Iterator[Network]:
-    """Make n hosts; the first ``peers`` of them have a peer each."""
+def network(
+    directory: Path, n: int = 4, peers: int = 4, called: Sequence[str] = (), slots: int = 1
+) -> Iterator[Network]:
+    """Make n hosts; the first ``peers`` of them have as many peers each as they have slots."""
     with hosts(n, f"chaos{os.getpid()}x{next(_count)}") as names:
-        yield Network(names, directory, peers, called)
+        yield Network(names, directory, peers, called, slots)

@@ -10,6 +10,7 @@ A process without a grid is a crew of one. It decides alone, and nothing here co
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -33,6 +34,8 @@ _LENGTH = 4
 #: Parts of torch's errors that come from the messages between rows; and of those about a row that does not answer.
 _BACKENDS = ("gloo/", "NCCL")
 _SILENT = ("timed out", "timeout")
+#: Where gloo reads on which network interface it listens.
+_INTERFACE = "GLOO_SOCKET_IFNAME"
 
 
 class CrewError(GossipError, RuntimeError):
@@ -59,6 +62,8 @@ class Crew:
         self._mesh: DeviceMesh | None = None
         #: Whether this object made the default process group, and so ends it.
         self._made = self.rows > 1
+        #: What the environment said about gloo before `keep_inside`; None if that was not called.
+        self._interface: tuple[str | None] | None = None
 
     @classmethod
     def single(cls) -> Crew:
@@ -99,6 +104,15 @@ class Crew:
     @property
     def _limit(self) -> timedelta:
         return timedelta(seconds=self._timeout)
+
+    def keep_inside(self) -> None:
+        """Let gloo listen on the loopback interface alone, as long as the crew is there.
+
+        It would listen where the name of the host leads to, or where the environment says, which clusters set for jobs
+        across hosts.
+        """
+        self._interface = (os.environ.get(_INTERFACE),)
+        os.environ[_INTERFACE] = "lo"
 
     # Deciding
 
@@ -189,6 +203,11 @@ class Crew:
         if self._made and dist.is_initialized():
             self._made = False
             dist.destroy_process_group()
+        if self._interface is not None:
+            (before,), self._interface = self._interface, None
+            os.environ.pop(_INTERFACE, None)
+            if before is not None:
+                os.environ[_INTERFACE] = before
 
     # Messages
 

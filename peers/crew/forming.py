@@ -6,7 +6,6 @@ loopback interface, unless the user asks for crews across hosts by name.
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
 from contextlib import closing
@@ -87,7 +86,7 @@ def form(
             "leave init_process_group out"
         )
     if meeting is None or meeting.is_loopback:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo listens where the host name leads to
+        crew.keep_inside()
     restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
     try:
         store = own.store if own is not None else _store(meeting or torchruns_store(environment, grid), timeout)
@@ -100,6 +99,7 @@ def form(
         )
         crew.any(False)  # all are there, and can be reached
     except (RuntimeError, ValueError) as error:
+        crew.close()
         raise CrewError(
             f"row {crew.row} of replica {crew.replica} did not find the other {crew.rows - 1} of its crew within "
             f"{timeout:g} s: {first_line(error)}. Does every row run? Its log says why it did not start"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from crew_script import LONGEST, Case, Net, batch_of, joined, made, meet, optimizer_of, part, spread, whole
+from crew_script import LONGEST, Case, batch_of, joined, made, meet, optimizer_of, part, spread, whole
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
@@ -18,9 +18,9 @@ from gossip.errors import GossipError
 from peers.model.spread import local_part
 
 
-def step(case: Case, peer: Any, model: Net, optimizer: torch.optim.Optimizer) -> None:
+def step(case: Case, peer: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Make one step."""
-    x, y = (part(case, peer, one) for one in batch_of(peer.replica, peer.step, case.dtype))
+    x, y = (part(case, peer, one) for one in batch_of(case, peer.replica, peer.step))
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
     if case.lockstep:  # as in any step that takes longer than a round trip, all answers are there
@@ -48,7 +48,7 @@ def batches(case: Case, environment: dict[str, str], directory: Path) -> dict[st
         return {"seen": seen, "samples": peer.samples, "place": (peer.replica, peer.row)}
 
 
-def move(model: Net, replica: int) -> None:
+def move(model: nn.Module, replica: int) -> None:
     """Let a replica differ from the others: all its rows move what they hold alike."""
     for tensor in model.parameters():
         local_part(tensor).add_(replica)

@@ -19,6 +19,8 @@ from swarms import LONGEST_PROCESS, clean_environment, reserved_ports
 from gossip.grids import Grid
 
 SCRIPT = Path(__file__).parent / "crew_script.py"
+#: Seconds: only a hang takes longer.
+LONGEST_RUN = 3 * LONGEST_PROCESS
 Found = dict[str, Any]
 
 

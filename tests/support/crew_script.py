@@ -41,7 +41,7 @@ class Case:
     """One run: how the model is spread, and how it is trained."""
 
     name: str
-    #: whole, fsdp, tp or both; "both" is FSDP x tensor parallel.
+    #: whole, fsdp, tp, both or rows; "both" is FSDP x tensor parallel, and "rows" are those of images.
     kind: str
     grid: str = "2x2"
     optimizer: str = "sgd"
@@ -52,7 +52,7 @@ class Case:
     clip: float = 0.0
     #: Freeze the first bias.
     frozen: bool = False
-    #: A width that two rows do not share evenly.
+    #: A width, and the height of images; 7 is one that two rows do not share evenly.
     hidden: int = HIDDEN
     #: Wait for every parcel, so that the result is that of a product of matrices.
     lockstep: bool = True
@@ -83,19 +83,39 @@ class Net(nn.Module):
         return self.head(self.tied(torch.tanh(self.again(x))))
 
 
-def made(case: Case, seed: int) -> Net:
+class ImageNet(nn.Module):
+    """Convolutions with halos, one of them with a stride, batch norm over all rows, and a head that sees them all."""
+
+    seen: Tensor
+
+    def __init__(self, height: int) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(1, 3, 3, padding=1)
+        self.norm = nn.BatchNorm2d(3)
+        self.narrow = nn.Conv2d(3, 2, 3, stride=2, padding=1)
+        self.head = nn.Linear(2 * ((height + 1) // 2) * ((WIDTH + 1) // 2), CLASSES)
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.narrow(torch.tanh(self.norm(self.wide(x))))
+        return self.head(torch.tanh(x).flatten(1))
+
+
+def made(case: Case, seed: int) -> Net | ImageNet:
     """Return the plain model."""
     torch.manual_seed(seed)
-    model = Net(case.hidden).to(getattr(torch, case.dtype))
+    model = (ImageNet if case.kind == "rows" else Net)(case.hidden).to(getattr(torch, case.dtype))
+    assert model.wide.bias is not None
     model.wide.bias.requires_grad_(not case.frozen)
     return model
 
 
-def batch_of(replica: int, step: int, dtype: str) -> tuple[Tensor, Tensor]:
+def batch_of(case: Case, replica: int, step: int) -> tuple[Tensor, Tensor]:
     """Return what a replica trains on in a step."""
     generator = torch.Generator().manual_seed(1000 * step + replica)
-    x = torch.randn(BATCH, WIDTH, generator=generator, dtype=torch.float64)
-    return x.to(getattr(torch, dtype)), torch.randint(CLASSES, (BATCH,), generator=generator)
+    shape = (BATCH, 1, case.hidden, WIDTH) if case.kind == "rows" else (BATCH, WIDTH)
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return x.to(getattr(torch, case.dtype)), torch.randint(CLASSES, (BATCH,), generator=generator)
 
 
 def optimizer_of(case: Case, model: nn.Module) -> torch.optim.Optimizer:
@@ -106,7 +126,7 @@ def optimizer_of(case: Case, model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, foreach=False)
 
 
-def spread(case: Case, model: Net, peer: peers.Peer) -> None:
+def spread(case: Case, model: Net | ImageNet, peer: peers.Peer) -> None:
     """Spread the model over the crew, as torch's documents say."""
     layers = {"wide": ColwiseParallel(), "narrow": RowwiseParallel()}
     if case.kind == "fsdp":
@@ -115,14 +135,26 @@ def spread(case: Case, model: Net, peer: peers.Peer) -> None:
     elif case.kind == "tp":
         parallelize_module(model, peer.crew.mesh, layers)
     elif case.kind == "both":
-        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+        assert peer.crew.mesh.size() == peer.crew.rows  # a crew of one has a process group from here on
+        mesh = init_device_mesh("cpu", sides(peer.crew.rows), mesh_dim_names=("data", "tensor"))
         parallelize_module(model, mesh["tensor"], layers)
         fully_shard(model, mesh=mesh["data"])
+    elif case.kind == "rows":
+        peers.split_rows(model, peer.crew.mesh)
+
+
+def sides(rows: int) -> tuple[int, int]:
+    """Return the sides of the mesh of FSDP x tensor parallel: two for the tensors, if there are two."""
+    return max(1, rows // 2), min(2, rows)
 
 
 def part(case: Case, peer: peers.Peer, x: Tensor) -> Tensor:
     """Return this row's part of a batch."""
-    rows, row = {"fsdp": (peer.crew.rows, peer.row), "both": (2, peer.row // 2)}.get(case.kind, (1, 0))
+    if case.kind == "rows":
+        start, stop = row_range(case.hidden, peer.crew.rows, peer.row)
+        return x[:, :, start:stop] if x.ndim == 4 else x
+    data, tensor = sides(peer.crew.rows)
+    rows, row = {"fsdp": (peer.crew.rows, peer.row), "both": (data, peer.row // tensor)}.get(case.kind, (1, 0))
     start, stop = row_range(len(x), rows, row)
     return x[start:stop]
 
@@ -143,7 +175,7 @@ def reference(case: Case) -> list[dict[str, Tensor]]:
     trace = []
     for step in range(case.steps):
         for number, (model, optimizer) in enumerate(zip(replicas, optimizers, strict=True)):
-            x, y = batch_of(number, step, case.dtype)
+            x, y = batch_of(case, number, step)
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x), y).backward()
             if case.clip:
@@ -152,9 +184,10 @@ def reference(case: Case) -> list[dict[str, Tensor]]:
             optimizer.step()
         with torch.no_grad():
             for tensors in zip(*([*one.parameters(), *one.buffers()] for one in replicas), strict=True):
-                mean = torch.stack(list(tensors)).mean(0)
-                for tensor in tensors:
-                    tensor.copy_(mean)
+                if tensors[0].is_floating_point():  # not a count of batches
+                    mean = torch.stack(list(tensors)).mean(0)
+                    for tensor in tensors:
+                        tensor.copy_(mean)
         trace.append(whole(replicas[0]))
     return trace
 
@@ -184,7 +217,7 @@ def train(case: Case, environment: dict[str, str], directory: Path) -> dict[str,
         peer.attach(model, optimizer)
         trace = []
         for step in range(case.steps):
-            x, y = (part(case, peer, one) for one in batch_of(peer.replica, step, case.dtype))
+            x, y = (part(case, peer, one) for one in batch_of(case, peer.replica, step))
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x), y).backward()
             if case.clip:

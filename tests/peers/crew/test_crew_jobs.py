@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from crew_runs import Found, run
+from crew_runs import LONGEST_RUN, Found, run
 from crew_script import Case
-from swarms import LONGEST_PROCESS
 from torch import Tensor
 
-pytestmark = pytest.mark.timeout(3 * LONGEST_PROCESS)
+pytestmark = pytest.mark.timeout(LONGEST_RUN)
 
 #: The batches of `crew_jobs.batches`: 45 samples, four in a batch.
 SAMPLES, BATCHES = 45, 12

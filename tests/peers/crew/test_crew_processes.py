@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from crew_runs import Found, run
+from crew_runs import LONGEST_RUN, Found, run
 from crew_script import Case, reference
-from swarms import LONGEST_PROCESS
 from torch import Tensor
 
-pytestmark = pytest.mark.timeout(3 * LONGEST_PROCESS)
+from gossip import policies
+from gossip.grids import Grid
+
+pytestmark = pytest.mark.timeout(LONGEST_RUN)
 
 #: Whole replicas, with which crews are compared.
 WHOLE = [
@@ -32,6 +34,9 @@ DENSE = [
     Case("tp", "tp", frozen=True),
     Case("tp-adamw", "tp", optimizer="adamw", algorithm="sgp:variance=own"),
     Case("both", "both", grid="4x1"),
+    Case("rows", "rows", hidden=7, clip=0.5),
+    Case("rows-adamw", "rows", optimizer="adamw", algorithm="sgp:variance=own", frozen=True),
+    *(Case(f"{kind}-of-one", kind, "1x2") for kind in ("fsdp", "tp", "both", "rows")),
 ]
 #: Equal to the whole replicas of the same algorithm.
 LIKE_WHOLE = [
@@ -48,6 +53,7 @@ FREE = [
     Case("tp-osgp", "tp", algorithm="osgp", dtype="bfloat16", steps=10, lockstep=False),
     Case("tp-int8", "tp", algorithm="osgp", dtype="float32", steps=10, lockstep=False, join={"compress": "int8"}),
     Case("tp-adpsgd", "tp", algorithm="adpsgd", dtype="float32", steps=10, lockstep=False, join={"share": 0.5}),
+    Case("rows-osgp", "rows", algorithm="osgp", dtype="float32", steps=10, lockstep=False, hidden=7),
 ]
 
 
@@ -56,6 +62,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Found]]:
     """What the processes of all cases found."""
     # Those of all processes come first: the others would wait for the end of the rest.
     cases = [*DENSE[1:], *(case for case, _ in LIKE_WHOLE), *FREE, *WHOLE]
+    cases.sort(key=lambda case: -Grid.parse(case.grid).size)
     return run(cases, tmp_path_factory.mktemp("crews"))
 
 
@@ -130,8 +137,25 @@ def test_rows_stay_one_replica_though_their_partners_come_when_they_will(
         Case("both", "both", grid="4x2", optimizer="adamw", algorithm="sgp:variance=own"),
         Case("fsdp", "fsdp", grid="4x2", hidden=7, clip=0.5),
         Case("tp", "tp", grid="4x2"),
+        Case("rows", "rows", grid="4x2", hidden=7, clip=0.5),
+        Case("uneven", "rows", grid="3x2", hidden=11, optimizer="adamw", algorithm="sgp:variance=own"),
+        Case("thin", "fsdp", grid="3x2", hidden=2),
     ],
-    ids=lambda case: case.kind,
+    ids=lambda case: case.name,
 )
-def test_crews_of_four_equal_dense_training(case: Case, tmp_path: Path) -> None:
+def test_larger_crews_equal_dense_training(case: Case, tmp_path: Path) -> None:
     assert_dense(case, run([case], tmp_path)[case.name])
+
+
+@pytest.mark.slow
+def test_rows_stay_one_replica_under_every_asynchronous_algorithm(tmp_path: Path) -> None:
+    """Each with the kind of crew in which several rows hold the most of the same."""
+    names = [name for name in policies.names() if not policies.parse(name).collective]
+    cases = [
+        Case(f"{kind}-{name}", kind, algorithm=name, dtype="float32", steps=12, lockstep=False, hidden=7)
+        for name in names
+        for kind in ("fsdp", "rows")
+    ]
+    for name, results in run(cases, tmp_path).items():
+        assert_one_replica(results)
+        assert {result["disagreement"] for result in results[:2]} == {results[0]["disagreement"]}, name
