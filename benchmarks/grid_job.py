@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,6 +55,7 @@ def grid(rank: int, n: int, task: dict[str, Any]) -> Answer:
         "MASTER_ADDR": task["address"],
         "MASTER_PORT": str(task["port"]),
     }
+    os.environ["GLOO_SOCKET_IFNAME"] = task["interface"]  # the name of this host leads to loopback in all namespaces
     torch.manual_seed(0)
     _wait_for_all()
     with peers.join(environment, algorithm=task["method"], **task["setup"]) as peer:

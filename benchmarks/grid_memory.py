@@ -39,7 +39,7 @@ _Found = tuple[float, float, float]
 
 def main(*, quick: bool = False, as_json: bool = False) -> bool:
     """Print the figures and return whether the bars hold."""
-    width, layers, samples = (2048, 4, 1280) if quick else (4096, 4, 5120)
+    width, layers, samples = (1024, 24, 2560) if quick else (2048, 16, 5120)
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         shape = ["--width", str(width), "--layers", str(layers), "--samples", str(samples)]

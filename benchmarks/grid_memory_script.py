@@ -52,7 +52,8 @@ with peers.join() as peer:
     model.to_empty(device="cpu")
     for layer in layers:
         layer.reset_parameters()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")  # a network this deep would not learn otherwise
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     peer.attach(model, optimizer)
     for x, y in peer.batches(data, args.batch_size, epochs=1, split="none"):
         loss = nn.functional.mse_loss(model(x), y)

@@ -213,7 +213,8 @@ def _layer(
     crossed: Crossing,
 ) -> LayerPrediction:
     size = layer.weights * VALUE
-    gathers = across.gossips and grid.rows > 1 and grid.replicas > 1 and cost.is_replicated
+    # A crew shares its slices after every step, with other replicas or without.
+    gathers = across.gossips and grid.rows > 1 and cost.is_replicated
     gathering = all_gather(grid.rows, size) * min(1.0, across.frequency) if gathers else NOTHING
     sent = across.volume(grid, size)
     seconds = max(
