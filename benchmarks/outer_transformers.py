@@ -5,8 +5,8 @@
 
 The task, the model, the optimizer and the samples are those of `benchmarks.transformers`, size ``small``: a GPT of 109k
 parameters learns Python sources in virtual time. `outer` makes h steps of AdamW between two averages and sends int4.
-Both have all-reduce's best rate of `benchmarks.transformers`. The outer parameters are the same for every h, the best
-of four trials of seed 10 with h = 32 (docs/results/bytes.md). Reported seeds are 20, 21 and 22.
+Both have all-reduce's best rate of `benchmarks.transformers`. The outer parameters are the same for every h, chosen by
+seed 10 with h = 32; docs/results/bytes.md has what else was tried. Reported seeds are 20, 21 and 22.
 
 The figure is the validation loss of the average model and its *gap* to all-reduce's with the same seed. Bytes are those
 on the wire per peer and step, headers included; *fewer* is what a ring all-reduce in float32 would send, 2 (n-1)/n x 4
