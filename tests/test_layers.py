@@ -24,7 +24,7 @@ ROOMS = {
     ],
     "peers": [
         *("setting_kinds", "setup", "own_process", "device", "optimizers", "crew", "rows"),
-        *("data", "table", "state", "model", "methods", "checkpoints"),
+        *("data", "rate_schedule", "table", "state", "model", "methods", "checkpoints"),
         *(
             "session",
             "steps",
