@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from peers.joining import join
     from peers.peer import Evaluation, Peer, PeerError
     from peers.planner.planning_splits import plan
-    from peers.rows.splitting import split_rows
     from peers.rate_schedule import SwarmSchedule
+    from peers.rows.splitting import split_rows
     from peers.session.agreement_errors import AgreementError, DivergenceError
 
 __all__ = [
