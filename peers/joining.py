@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import sys
 import weakref
@@ -23,6 +24,8 @@ from gossip.net.zmq_transport import ZmqTransport, new_keys
 from peers.crew.crew import Crew
 from peers.crew.forming import CrewStore, form, torchruns_store
 from peers.device import device_of
+from peers.environment_settings import PLACE, settings_from, variable_of
+from peers.hidden_environment import HiddenEnvironment
 from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
@@ -43,11 +46,18 @@ _LAUNCHER_GRACE = 3.0
 _LAUNCHERS = ("rank", "world_size", "incarnation", "run", "hosts", "contacts", "keys", "invitation")
 
 
-def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
+def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **arguments: Any) -> Peer:
     """Enter a swarm, and return the peer that this process is.
 
     Settings without an argument come from the program that started the process: `gossip launch`, `torchrun` or `srun`.
-    Without any of them the swarm has one peer. See `peers.setup.Setup` for the arguments.
+    What these do not say may come from the environment, as GOSSIP_TOPOLOGY and so on; `gossip launch` has read that
+    itself. Without any of them the swarm has one peer. See `peers.setup.Setup` for the arguments.
+
+    Args:
+        environment: where `torchrun`, `srun` and the user have set variables.
+        alone: let frameworks in this process believe that it was started alone: until the peer ends, the variables of
+            `torchrun`, Slurm and MPI are not in ``os.environ``.
+        arguments: settings, by their names.
 
     Example:
         ```python
@@ -69,21 +79,23 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         raise _second_peer(taken[0])  # the launcher introduces a process once
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _setup_from(channel) if channel is not None else _found(environment)
-    told, wanted = setup.settled(), setup.changed(**arguments)
+    # The launcher has read its own environment, which is the same for all peers.
+    named = {} if channel is not None else _named(environment, setup)
+    told, wanted = setup.settled(), _changed(setup, named, arguments)
     recommended, setup = wanted.recommended(), wanted.settled()
-    if len(setup.hosts) > 1 and told.world_size == 1 and arguments.get("rank") is None:
+    if len(setup.hosts) > 1 and told.world_size == 1 and arguments.get("rank") is None and "rank" not in named:
         raise SettingsError(
             f"rank={arguments.get('rank')} with {len(setup.hosts)} hosts: nothing says which of them this process is. "
-            "Give rank=0 to the first, rank=1 to the second, and so on"
+            "Give rank=0 to the first, rank=1 to the second, and so on, or set GOSSIP_RANK"
         )
     if any(peer.is_open and peer.rank == setup.rank for peer in _peers) and setup.world_size > 1:
         raise _second_peer(setup.rank)
     if channel is not None:
         _tell_overrides(channel, told, setup)
-    elif not (setup.hosts or setup.contacts or "world_size" in arguments or group_place()) and (
-        alone := check_environment(environment)
+    elif not (setup.hosts or setup.contacts or {"world_size"} & {*arguments, *named} or group_place()) and (
+        trains_alone := check_environment(environment)
     ):
-        _log.warning("%s", alone)
+        _log.warning("%s", trains_alone)
     if setup.tensorboard:
         check_tensorboard()
     grid = setup.shape if setup.grid else None
@@ -178,6 +190,8 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         crew=crew,
     )
     _peers.add(peer)
+    if alone:
+        peer.at_end(HiddenEnvironment().restore)
     return peer
 
 
@@ -247,6 +261,24 @@ def _found(environment: Mapping[str, str]) -> Setup:
     if setup.world_size == 1 and place is not None:
         return replace(setup, rank=place[0], world_size=place[1])
     return setup
+
+
+def _named(environment: Mapping[str, str], setup: Setup) -> dict[str, Any]:
+    """Return the settings that the user has set by environment; who a process is, torchrun and srun know better."""
+    named = settings_from(environment)
+    return {name: value for name, value in named.items() if name not in PLACE or setup.world_size == 1}
+
+
+def _changed(setup: Setup, named: Mapping[str, Any], arguments: Mapping[str, Any]) -> Setup:
+    """Return the setup with the settings of the environment, and the user's arguments over these."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        return setup.changed(**{**arguments, **named, **given})
+    except SettingsError as error:
+        origins = [variable_of(one) for one in named if one not in given and re.search(rf"\b{one}\b", str(error))]
+        if not origins:
+            raise
+        raise SettingsError(f"{error} (set in the environment: {', '.join(origins)})") from error
 
 
 def _setup_from(channel: Channel) -> Setup:

@@ -143,8 +143,8 @@ class Peer:
         script failed, hands over as one that died.
 
         Ask each time: when the first dies, the next rank becomes the first once the death is noticed, and when it is
-        restarted, it is the first again. Two peers may both be the first for as long as one of them is wrongly held
-        for dead, as when the network is cut. With a grid, row 0 of the first replica is the first.
+        restarted, it is the first again. Two peers may both be the first while a living one is declared dead, as when
+        the network is cut. With a grid, row 0 of the first replica is the first.
         """
         if self.row:
             return False
@@ -359,6 +359,10 @@ class Peer:
         self._reporter.listeners.append(function)
 
     # The end
+
+    def at_end(self, act: Callable[[], None]) -> None:
+        """Call a function when this peer has ended, whatever ended it."""
+        self._closing.afterwards.append(act)
 
     def close(self) -> None:
         """End: say goodbye to the others, and write the summary.

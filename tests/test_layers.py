@@ -23,7 +23,17 @@ ROOMS = {
         *("exchange", "collective", "core", "presets", "faults", "net", "simulation"),
     ],
     "peers": [
-        *("setting_kinds", "setup", "own_process", "device", "optimizers", "crew", "rows"),
+        *(
+            "setting_kinds",
+            "setup",
+            "environment_settings",
+            "hidden_environment",
+            "own_process",
+            "device",
+            "optimizers",
+            "crew",
+            "rows",
+        ),
         *("data", "rate_schedule", "table", "state", "model", "methods", "checkpoints"),
         *(
             "session",
