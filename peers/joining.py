@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,7 @@ from peers.crew.forming import CrewStore, form, torchruns_store
 from peers.device import device_of
 from peers.environment_settings import PLACE, settings_from, variable_of
 from peers.hidden_environment import HiddenEnvironment
+from peers.invitations import JOIN, WATCH, write_invitations
 from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
@@ -105,6 +107,7 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
         torchruns_store(setup.environment, setup.shape)  # nothing else says where its rows meet
     device_of(setup)  # an error in the settings shows before anything is opened
     table, setup = _table(setup, channel)
+    pairs = _invitation_pairs(setup, table)
     transport = _transport(setup)
     metrics = None
     try:
@@ -116,6 +119,10 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
         store = CrewStore(reached_at, setup.inner_timeout) if leads else None
         card = Card(setup.rank, transport.endpoint, public, None if store is None else store.endpoint)
         cards = table.exchange(card)
+        if isinstance(table, StoreTable):
+            setup = replace(
+                setup, join_key=setup.join_key or table.invited[0], watch_key=setup.watch_key or table.invited[1]
+            )
         if channel is not None and setup.contacts:
             channel.send(card=card.encode())  # for the launcher, should it start this peer again
         for other in cards.values():
@@ -163,6 +170,9 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
         if not setup.metrics_port:  # otherwise the user knows the port
             _log.warning("rank %d: metrics are at http://%s/metrics", setup.rank, metrics.endpoint)
 
+    if pairs and channel is None and not setup.contacts:
+        _invite(setup, pairs, transport.endpoint, cards)
+
     def announce(sentence: str) -> None:
         _log.warning("rank %d: %s", setup.rank, sentence)
         records.event(event="injected", text=sentence)
@@ -193,6 +203,26 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
     if alone:
         peer.at_end(HiddenEnvironment().restore)
     return peer
+
+
+def _invitation_pairs(setup: Setup, table: CardTable) -> dict[str, KeyPair | None]:
+    """Return the key pairs of the invitations that this peer writes, by the names of their files."""
+    if setup.rank or not setup.run_dir:
+        return {}
+    if setup.keys is None:
+        return {JOIN: None, WATCH: None}
+    if not isinstance(table, StoreTable) or setup.join_key or setup.watch_key:
+        return {}  # nobody could tell the others which keys to admit, or the user has the secret halves
+    pairs = {JOIN: new_keys(), WATCH: new_keys()}
+    table.invited = pairs[JOIN].public.decode(), pairs[WATCH].public.decode()
+    return dict(pairs)
+
+
+def _invite(setup: Setup, pairs: Mapping[str, KeyPair | None], endpoint: Endpoint, cards: Mapping[int, Card]) -> None:
+    """Leave in the run directory what it takes to join, and to look, as gossip launch does."""
+    keys = {str(card.endpoint): (card.key or b"").decode() for card in cards.values()}
+    own = {str(endpoint): "" if setup.keys is None else setup.keys.public.decode()}
+    write_invitations(Path(setup.run_dir), {**own, **keys}, pairs, _log.warning)
 
 
 def _crew(setup: Setup, cards: Mapping[int, Card], store: CrewStore | None) -> Crew:

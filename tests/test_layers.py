@@ -28,6 +28,7 @@ ROOMS = {
             "setup",
             "environment_settings",
             "hidden_environment",
+            "invitations",
             "own_process",
             "device",
             "optimizers",
