@@ -10,6 +10,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from gossip.errors import SettingsError
 from peers.data.swarm_progress import SwarmProgress
+from peers.model.attachable import plain_optimizer
 
 __all__ = ["SwarmClock", "SwarmSchedule"]
 
@@ -65,7 +66,7 @@ class SwarmSchedule:
         self._loop = now.loop if running else now.loop + 1
         #: The part of it that is done, and the steps that the scheduler has made for that.
         self._clock, self._made = 0.0, 0
-        scheduler.optimizer.register_step_pre_hook(self._before_step)
+        plain_optimizer(scheduler.optimizer).register_step_pre_hook(self._before_step)
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:

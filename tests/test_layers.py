@@ -35,7 +35,7 @@ ROOMS = {
             "crew",
             "rows",
         ),
-        *("data", "rate_schedule", "table", "state", "model", "methods", "checkpoints"),
+        *("data", "table", "state", "model", "rate_schedule", "methods", "checkpoints"),
         *(
             "session",
             "steps",
@@ -48,6 +48,7 @@ ROOMS = {
             "peer",
             "joining",
             "planner",
+            "integrations",
         ),
     ],
     "launch": [
@@ -59,7 +60,7 @@ ROOMS = {
 LIBRARIES = {
     "topologies": {"networkx", "numpy"},
     "gossip": {"ml_dtypes", "msgpack", "numpy", "xxhash", "zmq"},
-    "peers": {"msgpack", "numpy", "prometheus_client", "safetensors", "torch", "xxhash"},
+    "peers": {"msgpack", "numpy", "prometheus_client", "safetensors", "torch", "xxhash", "transformers", "lightning"},
     "launch": {"matplotlib", "numpy", "rich", "tomli"},
 }
 #: All that the modules without I/O may import: nothing of it has a clock, a file, a socket, a thread or a global random
