@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from swarms import LONGEST_PROCESS, clean_environment, reserved_ports
+from framework_processes import run_together
+from swarms import clean_environment
 
 import peers
 from gossip.errors import SettingsError
@@ -20,41 +18,22 @@ from gossip.errors import SettingsError
 # What transformers itself is warned of is not ours.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.filterwarnings("default")]
 
-SCRIPT = Path(__file__).parents[2] / "support" / "trainer_script.py"
 OPTIONS = {
-    "num_train_epochs": 2, "gradient_accumulation_steps": 2, "max_grad_norm": 1.0, "logging_steps": 5,
-    "lr_scheduler_type": "cosine", "eval_strategy": "epoch", "save_strategy": "epoch", "save_total_limit": 2,
+    "num_train_epochs": 2,
+    "gradient_accumulation_steps": 2,
+    "max_grad_norm": 1.0,
+    "logging_steps": 5,
+    "lr_scheduler_type": "cosine",
+    "eval_strategy": "epoch",
+    "save_strategy": "epoch",
+    "save_total_limit": 2,
 }
 #: The steps of a process that trains alone: two epochs of 96 samples, 4 in a batch, two batches in a step.
 ALONE = 24
 
 
-def together(n: int, output: Path, environments: list[dict[str, str]], **options: Any) -> list[Any]:
-    """Run n processes of the script as torchrun would; return what each said, or how it died."""
-    with reserved_ports(1) as (port,):
-        meeting = {"WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        command = [sys.executable, str(SCRIPT), str(output), json.dumps({**OPTIONS, **options}), "{}"]
-        processes = [
-            subprocess.Popen(
-                command,
-                env=clean_environment(**meeting, RANK=str(rank), GOSSIP_START_TIMEOUT="100", **environments[rank]),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(n)
-        ]
-        ends = [process.communicate(timeout=LONGEST_PROCESS) for process in processes]
-    for process, (_, errors) in zip(processes, ends, strict=True):
-        assert process.returncode in (0, -signal.SIGKILL), errors
-    return [
-        json.loads(out.splitlines()[-1]) if process.returncode == 0 else process.returncode
-        for process, (out, _) in zip(processes, ends, strict=True)
-    ]
-
-
 def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
-    zero, one = together(2, tmp_path, [{}, {}])
+    zero, one = run_together("trainer_script.py", tmp_path, OPTIONS, [{}, {}])
     for said in (zero, one):
         assert said["after"] < said["before"] - 0.3
         assert said["steps"] == said["peer_steps"] < ALONE, "the other one has made some"
@@ -74,7 +53,7 @@ def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
 
 
 def test_when_rank_0_is_killed_the_other_one_finishes_and_writes(tmp_path: Path) -> None:
-    killed, said = together(2, tmp_path, [{"KILL_AT": "4"}, {}])
+    killed, said = run_together("trainer_script.py", tmp_path, OPTIONS, [{"KILL_AT": "4"}, {}])
     assert killed == -signal.SIGKILL
     assert said["first"]
     assert said["after"] < said["before"] - 0.3
