@@ -20,6 +20,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch.utils.data import DataLoader
 
 from gossip.errors import SettingsError
+from peers.data.dataset_checks import check_indexed
 from peers.integrations.sample_limit import SampleLimit
 from peers.peer import Peer
 from peers.rate_schedule import SwarmSchedule
@@ -74,8 +75,8 @@ class GossipStrategy(SingleDeviceStrategy):
         if self._epochs is None or not self._epochs.replaces(dataloader):
             if self._attached and self._epochs is not None:
                 raise SettingsError(
-                    f"train_dataloader: {type(dataloader).__name__} is a second loader, and the swarm goes through one "
-                    "data set: combine them with torch.utils.data.StackDataset or ConcatDataset"
+                    f"dataloader: {type(dataloader).__name__} is a second loader of training data, and the swarm goes "
+                    "through one data set: combine them with torch.utils.data.StackDataset or ConcatDataset"
                 )
             self._epochs = _SwarmEpochs(self.peer, dataloader, trainer)
         return self._epochs
@@ -93,8 +94,8 @@ class GossipStrategy(SingleDeviceStrategy):
             return
         if len(self.optimizers) != 1:
             raise SettingsError(
-                f"configure_optimizers returns {len(self.optimizers)} optimizers, and a peer has one: put all "
-                "parameters into groups of one optimizer"
+                f"trainer: its module's configure_optimizers returns {len(self.optimizers)} optimizers, and a peer has "
+                "one: put all parameters into groups of one optimizer"
             )
         trainer.training = True
         trainer.fit_loop.setup_data()
@@ -141,14 +142,15 @@ class _SwarmEpochs:
     def __init__(self, peer: Peer, loader: Any, trainer: Any) -> None:
         if not isinstance(loader, DataLoader):
             raise SettingsError(
-                f"train_dataloader: a {type(loader).__name__} cannot be shared out: give a DataLoader of a data set "
-                "that has a length and an index"
+                f"loader: a {type(loader).__name__} of training data cannot be shared out: give a DataLoader of a data "
+                "set that has a length and an index"
             )
         if loader.batch_size is None:
             raise SettingsError(
-                f"train_dataloader: batch_size is {loader.batch_size}, so the loader has batches of its own: give a "
-                "DataLoader with a batch_size, and without a batch_sampler"
+                f"loader: its batch_size is {loader.batch_size}, so it has batches of its own: give a DataLoader with a "
+                "batch_size, and without a batch_sampler"
             )
+        check_indexed(loader.dataset)
         self._loader, self._trainer = loader, trainer
         in_epoch = len(loader)
         batches = in_epoch * trainer.max_epochs if trainer.max_epochs and trainer.max_epochs > 0 else 0

@@ -22,6 +22,7 @@ from transformers import Trainer, TrainerCallback, set_seed
 from transformers.trainer_utils import IntervalStrategy
 
 from gossip.errors import SettingsError
+from peers.data.dataset_checks import check_indexed
 from peers.integrations.sample_limit import SampleLimit
 from peers.peer import Peer
 from peers.rate_schedule import SwarmSchedule
@@ -73,6 +74,7 @@ class GossipTrainerMixin:
         """Return this peer's batches: one loop that ends when the swarm is through."""
         if self.train_dataset is None:
             raise SettingsError(f"train_dataset is {self.train_dataset}: a Trainer that trains needs a data set")
+        check_indexed(self.train_dataset)
         args: Any = self.args
         collate = self.data_collator
         if args.remove_unused_columns:
@@ -235,8 +237,8 @@ def _check(args: Any, peer: Peer) -> None:
     """Refuse what would train apart from the other peers, or twice with them."""
     if args.world_size > 1:
         raise SettingsError(
-            f"TrainingArguments has found {args.world_size} processes and would average their gradients by itself: "
-            "call peers.join(alone=True) before TrainingArguments is made"
+            f"args: TrainingArguments has found {args.world_size} processes and would average their gradients by "
+            "itself: call peers.join(alone=True) before TrainingArguments is made"
         )
     if args.n_gpu > 1 or torch.device(args.device).type != peer.device.type:
         raise SettingsError(
