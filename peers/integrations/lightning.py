@@ -147,8 +147,8 @@ class _SwarmEpochs:
             )
         if loader.batch_size is None:
             raise SettingsError(
-                f"loader: its batch_size is {loader.batch_size}, so it has batches of its own: give a DataLoader with a "
-                "batch_size, and without a batch_sampler"
+                f"loader: its batch_size is {loader.batch_size}, so it has batches of its own: give a DataLoader with "
+                "a batch_size, and without a batch_sampler"
             )
         check_indexed(loader.dataset)
         self._loader, self._trainer = loader, trainer
