@@ -8,6 +8,8 @@ READY  := $(VENV)/.ready
 LOG    := $(VENV)/setup.log
 # What only the documents need is installed by the first target that builds them.
 DOCS   := $(VENV)/.ready-docs
+# The frameworks of peers.integrations are installed by the first target that runs the tests.
+TEST   := $(VENV)/.ready-test
 
 .PHONY: help demo test slow check format docs bench chaos clean
 
@@ -31,16 +33,22 @@ $(DOCS): $(READY)
 	    cat $(LOG) >&2; echo "Setting up $(VENV) failed; what pip said stands above, and in $(LOG)." >&2; exit 1; }
 	@touch $@
 
+$(TEST): $(READY)
+	@echo "Setting up $(VENV) for the tests, once; a minute, for transformers and lightning are large ..."
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[transformers,lightning]' >$(LOG) 2>&1 || { \
+	    cat $(LOG) >&2; echo "Setting up $(VENV) failed; what pip said stands above, and in $(LOG)." >&2; exit 1; }
+	@touch $@
+
 demo: $(READY) ## see it work
 	@$(BIN)/python -m launch.demo
 
 # Some tests wait for processes: half as many workers again as there are cores.
 WORKERS = PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( $$(nproc) * 3 / 2 ))
 
-test: $(READY) ## run the tests
+test: $(TEST) ## run the tests
 	$(WORKERS) $(BIN)/python -m pytest
 
-slow: $(READY) ## run the slow ones: more seeds, peers and messages of the same
+slow: $(TEST) ## run the slow ones: more seeds, peers and messages of the same
 	$(BIN)/python -m pytest -m 'slow and not chaos'
 
 check: $(READY) docs ## formatting, lint, types, and the links of the documents

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import peers
@@ -28,6 +29,17 @@ def allocated() -> int:
     """Return the bytes that this process has allocated."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
     return int(line.split()[1]) * 1024
+
+
+@torch.no_grad()
+def fill(layer: nn.Linear) -> None:
+    """Draw a layer as a whole, and keep the part of this row: drawn by parts, torch's rows would all have the same."""
+    drawn = torch.empty(layer.weight.shape)
+    nn.init.kaiming_normal_(drawn, nonlinearity="relu")  # a network this deep would not learn otherwise
+    if isinstance(layer.weight, DTensor):
+        drawn = distribute_tensor(drawn, layer.weight.device_mesh, layer.weight.placements)
+    layer.weight.copy_(drawn)
+    layer.bias.zero_()
 
 
 generator = torch.Generator().manual_seed(5)
@@ -51,8 +63,7 @@ with peers.join() as peer:
         parallelize_module(model, mesh, dict(zip(inner, ways, strict=True)))
     model.to_empty(device="cpu")
     for layer in layers:
-        layer.reset_parameters()
-        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")  # a network this deep would not learn otherwise
+        fill(layer)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     peer.attach(model, optimizer)
     for x, y in peer.batches(data, args.batch_size, epochs=1, split="none"):

@@ -125,6 +125,8 @@ class Publish:
     """Pass this on to the neighbours, from now on, in place of what was to be passed on before."""
 
     body: bytes
+    #: Begin at once, also while the trainer computes: there may be no further step.
+    at_once: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from peers.data.swarm_progress import SwarmProgress
     from peers.joining import join
     from peers.peer import Evaluation, Peer, PeerError
     from peers.planner.planning_splits import plan
+    from peers.rate_schedule import SwarmSchedule
     from peers.rows.splitting import split_rows
     from peers.session.agreement_errors import AgreementError, DivergenceError
 
-__all__ = ["AgreementError", "DivergenceError", "Evaluation", "Peer", "PeerError", "join", "plan", "split_rows"]
+__all__ = [
+    "AgreementError",
+    "DivergenceError",
+    "Evaluation",
+    "Peer",
+    "PeerError",
+    "SwarmProgress",
+    "SwarmSchedule",
+    "join",
+    "plan",
+    "split_rows",
+]
 
 #: The module that defines each name.
 _HOMES = {
@@ -36,6 +49,8 @@ _HOMES = {
     "Evaluation": "peers.peer",
     "Peer": "peers.peer",
     "PeerError": "peers.peer",
+    "SwarmProgress": "peers.data.swarm_progress",
+    "SwarmSchedule": "peers.rate_schedule",
     "join": "peers.joining",
     "plan": "peers.planner.planning_splits",
     "split_rows": "peers.rows.splitting",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 
 from gossip.net.transport import Transport
 from peers.attachment import Attachment
@@ -12,6 +13,7 @@ from peers.own_process import OwnProcess
 from peers.reporting.metrics import Metrics
 from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
+from peers.session.first import STOPPING
 from peers.session.injection import Boundary
 from peers.session.stopping import StopRequest, stop_notice
 from peers.training import Training
@@ -54,6 +56,8 @@ class Closing:
         self._process = OwnProcess(reporter.rank)
         #: Whether the peer has ended.
         self.over = False
+        #: What is called when it has, whatever ended it.
+        self.afterwards: list[Callable[[], None]] = []
 
     def attached(self, attachment: Attachment) -> None:
         """Take in that there is a model, and a gossip thread that has to be ended."""
@@ -125,6 +129,8 @@ class Closing:
             self._leave(how)
         finally:
             self._stop.close()
+            for act in self.afterwards:
+                act()
         if pending is not None:
             raise pending
 
@@ -133,6 +139,9 @@ class Closing:
         if attachment is None:
             self._transport.close()
         else:
+            if how != "finished":
+                self._reporter.report(state=STOPPING)  # if this peer was the first, another one is that now
+                attachment.session.last(attachment.session.spread)
             weight = attachment.session.weight
             if self._training is not None:
                 self._training.close()

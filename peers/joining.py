@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import sys
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -23,6 +25,9 @@ from gossip.net.zmq_transport import ZmqTransport, new_keys
 from peers.crew.crew import Crew
 from peers.crew.forming import CrewStore, form, torchruns_store
 from peers.device import device_of
+from peers.environment_settings import PLACE, settings_from, variable_of
+from peers.hidden_environment import HiddenEnvironment
+from peers.invitations import JOIN, WATCH, write_invitations
 from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
@@ -43,11 +48,18 @@ _LAUNCHER_GRACE = 3.0
 _LAUNCHERS = ("rank", "world_size", "incarnation", "run", "hosts", "contacts", "keys", "invitation")
 
 
-def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
+def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **arguments: Any) -> Peer:
     """Enter a swarm, and return the peer that this process is.
 
     Settings without an argument come from the program that started the process: `gossip launch`, `torchrun` or `srun`.
-    Without any of them the swarm has one peer. See `peers.setup.Setup` for the arguments.
+    What these do not say may come from the environment, as GOSSIP_TOPOLOGY and so on; `gossip launch` has read that
+    itself. Without any of them the swarm has one peer. See `peers.setup.Setup` for the arguments.
+
+    Args:
+        environment: where `torchrun`, `srun` and the user have set variables.
+        alone: let frameworks in this process believe that it was started alone: until the peer ends, the variables of
+            `torchrun`, Slurm and MPI are not in ``os.environ``.
+        arguments: settings, by their names.
 
     Example:
         ```python
@@ -69,21 +81,23 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         raise _second_peer(taken[0])  # the launcher introduces a process once
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _setup_from(channel) if channel is not None else _found(environment)
-    told, wanted = setup.settled(), setup.changed(**arguments)
+    # The launcher has read its own environment, which is the same for all peers.
+    named = {} if channel is not None else _named(environment, setup)
+    told, wanted = setup.settled(), _changed(setup, named, arguments)
     recommended, setup = wanted.recommended(), wanted.settled()
-    if len(setup.hosts) > 1 and told.world_size == 1 and arguments.get("rank") is None:
+    if len(setup.hosts) > 1 and told.world_size == 1 and arguments.get("rank") is None and "rank" not in named:
         raise SettingsError(
             f"rank={arguments.get('rank')} with {len(setup.hosts)} hosts: nothing says which of them this process is. "
-            "Give rank=0 to the first, rank=1 to the second, and so on"
+            "Give rank=0 to the first, rank=1 to the second, and so on, or set GOSSIP_RANK"
         )
     if any(peer.is_open and peer.rank == setup.rank for peer in _peers) and setup.world_size > 1:
         raise _second_peer(setup.rank)
     if channel is not None:
         _tell_overrides(channel, told, setup)
-    elif not (setup.hosts or setup.contacts or "world_size" in arguments or group_place()) and (
-        alone := check_environment(environment)
+    elif not (setup.hosts or setup.contacts or {"world_size"} & {*arguments, *named} or group_place()) and (
+        trains_alone := check_environment(environment)
     ):
-        _log.warning("%s", alone)
+        _log.warning("%s", trains_alone)
     if setup.tensorboard:
         check_tensorboard()
     grid = setup.shape if setup.grid else None
@@ -93,6 +107,7 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         torchruns_store(setup.environment, setup.shape)  # nothing else says where its rows meet
     device_of(setup)  # an error in the settings shows before anything is opened
     table, setup = _table(setup, channel)
+    pairs = _invitation_pairs(setup, table)
     transport = _transport(setup)
     metrics = None
     try:
@@ -104,6 +119,10 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         store = CrewStore(reached_at, setup.inner_timeout) if leads else None
         card = Card(setup.rank, transport.endpoint, public, None if store is None else store.endpoint)
         cards = table.exchange(card)
+        if isinstance(table, StoreTable):
+            setup = replace(
+                setup, join_key=setup.join_key or table.invited[0], watch_key=setup.watch_key or table.invited[1]
+            )
         if channel is not None and setup.contacts:
             channel.send(card=card.encode())  # for the launcher, should it start this peer again
         for other in cards.values():
@@ -152,6 +171,9 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         if not setup.metrics_port:  # otherwise the user knows the port
             _log.warning("rank %d: metrics are at http://%s/metrics", setup.rank, metrics.endpoint)
 
+    if pairs and channel is None and not setup.contacts:
+        _invite(setup, pairs, transport.endpoint, cards)
+
     def announce(sentence: str) -> None:
         _log.warning("rank %d: %s", setup.rank, sentence)
         records.event(event="injected", text=sentence)
@@ -179,7 +201,29 @@ def join(environment: Mapping[str, str] = os.environ, **arguments: Any) -> Peer:
         crew=crew,
     )
     _peers.add(peer)
+    if alone:
+        peer.at_end(HiddenEnvironment().restore)
     return peer
+
+
+def _invitation_pairs(setup: Setup, table: CardTable) -> dict[str, KeyPair | None]:
+    """Return the key pairs of the invitations that this peer writes, by the names of their files."""
+    if setup.rank or not setup.run_dir:
+        return {}
+    if setup.keys is None:
+        return {JOIN: None, WATCH: None}
+    if not isinstance(table, StoreTable) or setup.join_key or setup.watch_key:
+        return {}  # nobody could tell the others which keys to admit, or the user has the secret halves
+    pairs = {JOIN: new_keys(), WATCH: new_keys()}
+    table.invited = pairs[JOIN].public.decode(), pairs[WATCH].public.decode()
+    return dict(pairs)
+
+
+def _invite(setup: Setup, pairs: Mapping[str, KeyPair | None], endpoint: Endpoint, cards: Mapping[int, Card]) -> None:
+    """Leave in the run directory what it takes to join, and to look, as gossip launch does."""
+    keys = {str(card.endpoint): (card.key or b"").decode() for card in cards.values()}
+    own = {str(endpoint): "" if setup.keys is None else setup.keys.public.decode()}
+    write_invitations(Path(setup.run_dir), {**own, **keys}, pairs, _log.warning)
 
 
 def _crew(setup: Setup, cards: Mapping[int, Card], store: CrewStore | None) -> Crew:
@@ -248,6 +292,24 @@ def _found(environment: Mapping[str, str]) -> Setup:
     if setup.world_size == 1 and place is not None:
         return replace(setup, rank=place[0], world_size=place[1])
     return setup
+
+
+def _named(environment: Mapping[str, str], setup: Setup) -> dict[str, Any]:
+    """Return the settings that the user has set by environment; who a process is, torchrun and srun know better."""
+    named = settings_from(environment)
+    return {name: value for name, value in named.items() if name not in PLACE or setup.world_size == 1}
+
+
+def _changed(setup: Setup, named: Mapping[str, Any], arguments: Mapping[str, Any]) -> Setup:
+    """Return the setup with the settings of the environment, and the user's arguments over these."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        return setup.changed(**{**arguments, **named, **given})
+    except SettingsError as error:
+        origins = [variable_of(one) for one in named if one not in given and re.search(rf"\b{one}\b", str(error))]
+        if not origins:
+            raise
+        raise SettingsError(f"{error} (set in the environment: {', '.join(origins)})") from error
 
 
 def _setup_from(channel: Channel) -> Setup:

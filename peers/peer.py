@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gossip import policies
 from gossip.errors import GossipError
 from gossip.net.transport import Transport
 from gossip.presets import Preset
@@ -21,6 +22,7 @@ from peers.data.loops import DataLoops
 from peers.data.once_through import OnceThrough
 from peers.data.sampler import PeerSampler
 from peers.data.split import Split
+from peers.data.swarm_progress import SwarmProgress
 from peers.device import device_of
 from peers.evaluation import Evaluation
 from peers.own_process import OwnProcess
@@ -30,6 +32,7 @@ from peers.reporting.records import Records
 from peers.reporting.reporter import Reporter
 from peers.reporting.step_meter import StepMeter
 from peers.session.cards import Card, Channel
+from peers.session.first import is_first
 from peers.session.injection import Boundary
 from peers.session.stopping import StopRequest
 from peers.setup import Setup
@@ -130,6 +133,33 @@ class Peer:
         if self._attachment is None:
             return tuple(sorted({*self._cards, self._swarm.rank}))
         return tuple(self._attachment.session.status().members)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this peer is the one that writes what is to be written once: logs, checkpoints, the final model.
+
+        The first is the lowest rank that has not died. A rank that left because its training was over stays the first,
+        and so nobody writes a second time what it has written. A rank that left early, because it was stopped or its
+        script failed, hands over as one that died.
+
+        Ask each time: when the first dies, the next rank becomes the first once the death is noticed, and when it is
+        restarted, it is the first again. Two peers may both be the first while a living one is declared dead, as when
+        the network is cut. With a grid, row 0 of the first replica is the first.
+        """
+        if self.row:
+            return False
+        if self._attachment is None:
+            return self.replica == min(self.view)
+        session = self._attachment.session
+        return is_first(self.replica, dict(session.chronicle.states), session.rows.all())
+
+    @property
+    def progress(self) -> SwarmProgress:
+        """How far the swarm as a whole is in the last loop over `batches`, as far as this peer has heard.
+
+        A loop over a loader with `sampler` is each peer's own: nothing is known of the others' there.
+        """
+        return self._loops.progress(in_step=policies.parse(self._setup.algorithm).averages_gradients)
 
     @property
     def samples(self) -> int:
@@ -313,7 +343,26 @@ class Peer:
             raise PeerError(f"peer.log cannot write these values into the line of the step: {problem}")
         self._reporter.log(values)
 
+    def metrics(self) -> dict[str, Any]:
+        """Return the figures of the last step: those of its line in the metrics, and some of the swarm.
+
+        These are step, seconds, wait_seconds, bytes_sent, bytes_received, samples and weight, of this step; the last
+        loss that was logged, the peers, the last measured disagreement, and total_samples, since the start. What is not
+        known is None. Before the first step there is nothing.
+        """
+        return self._reporter.last_step()
+
+    def on_step(self, function: Callable[[dict[str, Any]], object]) -> None:
+        """Call a function with `metrics` after each step from now on. An error in it ends ``optimizer.step()``."""
+        if not callable(function):
+            raise PeerError(f"peer.on_step needs a function that takes the figures of a step, not {function!r:.80}")
+        self._reporter.listeners.append(function)
+
     # The end
+
+    def at_end(self, act: Callable[[], None]) -> None:
+        """Call a function when this peer has ended, whatever ended it."""
+        self._closing.afterwards.append(act)
 
     def close(self) -> None:
         """End: say goodbye to the others, and write the summary.

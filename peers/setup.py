@@ -3,7 +3,8 @@
 Settings come from the arguments of `peers.join`, else from the program that started the process, else they are those of
 a swarm of one. That program is, in this order: `gossip launch` (GOSSIP_CHANNEL names two file descriptors over which
 settings and keys come, never the environment), `torchrun` (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT) or
-Slurm's `srun` (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID).
+Slurm's `srun` (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID). What these do not say may be set by environment, as
+GOSSIP_TOPOLOGY and so on: see `peers.environment_settings`.
 """
 
 from __future__ import annotations

@@ -96,6 +96,7 @@ class Training:
         self._data.step_over()
         if not self._loops.any_running:
             self._settle_later()
+        self._reporter.tell_listeners()
 
     @property
     def _asked(self) -> bool:

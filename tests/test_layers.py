@@ -23,8 +23,19 @@ ROOMS = {
         *("exchange", "collective", "core", "presets", "faults", "net", "simulation"),
     ],
     "peers": [
-        *("setting_kinds", "setup", "own_process", "device", "optimizers", "crew", "rows"),
-        *("data", "table", "state", "model", "methods", "checkpoints"),
+        *(
+            "setting_kinds",
+            "setup",
+            "environment_settings",
+            "hidden_environment",
+            "invitations",
+            "own_process",
+            "device",
+            "optimizers",
+            "crew",
+            "rows",
+        ),
+        *("data", "table", "state", "model", "rate_schedule", "methods", "checkpoints"),
         *(
             "session",
             "steps",
@@ -37,6 +48,7 @@ ROOMS = {
             "peer",
             "joining",
             "planner",
+            "integrations",
         ),
     ],
     "launch": [
@@ -48,7 +60,7 @@ ROOMS = {
 LIBRARIES = {
     "topologies": {"networkx", "numpy"},
     "gossip": {"ml_dtypes", "msgpack", "numpy", "xxhash", "zmq"},
-    "peers": {"msgpack", "numpy", "prometheus_client", "safetensors", "torch", "xxhash"},
+    "peers": {"msgpack", "numpy", "prometheus_client", "safetensors", "torch", "xxhash", "transformers", "lightning"},
     "launch": {"matplotlib", "numpy", "rich", "tomli"},
 }
 #: All that the modules without I/O may import: nothing of it has a clock, a file, a socket, a thread or a global random

@@ -58,6 +58,19 @@ def test_what_the_documents_need_is_installed_by_those_who_build_them(clone: Pat
     assert needing == {"$(DOCS)", "docs"}, "a demo is no slower for them"
 
 
+def test_frameworks_are_installed_by_those_who_run_the_tests(clone: Path) -> None:
+    done = make(clone, 0, ".venv/.ready-test")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "Setting up .venv: installing constraints.txt, once; a few minutes, for torch is large ...",
+        "Setting up .venv for the tests, once; a minute, for transformers and lightning are large ...",
+    ]
+    assert make(clone, 1, ".venv/.ready-test").returncode == 0, "a second call installs nothing"
+    rules = (ROOT / "Makefile").read_text()
+    needing = {line.partition(":")[0] for line in rules.splitlines() if "$(TEST)" in line.partition("#")[0]}
+    assert needing == {"$(TEST)", "test", "slow"}, "a demo is no slower for them"
+
+
 def test_a_broken_link_of_the_documents_fails_the_check() -> None:
     """Warnings are errors; those that --quiet hides would not be counted."""
     rules = (ROOT / "Makefile").read_text()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gossip import presets
+from peers.environment_settings import variable_of
 
 __all__ = ["comment_above", "preset_table", "setting_table"]
 
@@ -39,8 +40,13 @@ def setting_table(path: str, name: str) -> str:
             settings.append(Setting([], [], comment))
         settings[-1].names.append(node.target.id)
         settings[-1].defaults.append(ast.unparse(node.value).replace("'", '"'))
-    rows = [f"| {_codes(one.names)} | {_codes(one.defaults)} | {one.comment} |" for one in settings]
-    return "\n".join(["| setting | default | meaning |", "|---|---|---|", *rows])
+    rows = [[_codes(one.names), _codes(one.defaults), one.comment] for one in settings]
+    head = ["setting", "default", "meaning"]
+    if name == "Setup":  # which may be set by environment
+        head.insert(1, "variable")
+        for row, one in zip(rows, settings, strict=True):
+            row.insert(1, _codes([variable_of(setting) for setting in one.names if variable_of(setting)]))
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
 def comment_above(lines: list[str], line: int) -> str:

@@ -252,9 +252,9 @@ class Core:
                 self.outlet.emit(events.Rested())
             case events.Resume():
                 self._step.resume()
-            case events.Publish(body):
+            case events.Publish(body, at_once):
                 self.news.body = body
-                if self._step.open:
+                if at_once or self._step.open:
                     self.news.tell(now)
             case events.Adopt(donors):
                 self.handover.adopt(donors)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -20,6 +21,7 @@ from typing import Any, ClassVar, TypeVar
 
 from launch.options.toml import read_toml
 from launch.user_errors import CommandError
+from peers.environment_settings import settings_from
 
 __all__ = ["OptionTable", "option"]
 
@@ -114,9 +116,14 @@ class OptionTable:
         parser.add_argument(name, metavar=metavar, nargs=nargs, help=told[name])
 
     @classmethod
-    def gathered(cls: type[Table], args: argparse.Namespace, file: Path | None = None) -> Table:
-        """Return the options: the command line over the TOML file, if there is one, over the defaults."""
-        told = {} if file is None else cls._from_file(file)
+    def gathered(
+        cls: type[Table],
+        args: argparse.Namespace,
+        file: Path | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> Table:
+        """Return the options: the command line over the TOML file, over the environment, over the defaults."""
+        told = cls._from_environment(environment) | ({} if file is None else cls._from_file(file))
         for name, _, default in _entries(cls):
             value = getattr(args, name)
             if value is not None and value != []:
@@ -155,6 +162,13 @@ class OptionTable:
     def for_file(self) -> dict[str, Any]:
         """Return what a TOML file holds of the options."""
         return {name: getattr(self, name) for name, entry, _ in _entries(type(self)) if entry.in_file}
+
+    @classmethod
+    def _from_environment(cls, environment: Mapping[str, str]) -> dict[str, Any]:
+        """Return the options whose setting is in the environment, as a peer without a launcher would read it there."""
+        settings = settings_from(environment)
+        names = {name: entry.setup or ("run_dir" if name == "run_dir" else "") for name, entry, _ in _entries(cls)}
+        return {name: settings[setting] for name, setting in names.items() if setting in settings}
 
     @classmethod
     def _from_file(cls, path: Path) -> dict[str, Any]:

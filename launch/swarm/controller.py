@@ -22,8 +22,8 @@ from launch.swarm.launched_peer import LaunchedPeer
 from launch.swarm.replicas import LaunchedReplica
 from launch.user_errors import Interrupted
 from launch.watch.display import CUT_OFF, Display, how
-from launch.watch.invitation import JOIN, WATCH, Invitation, write_invitation
 from peers.endings import LEAVING
+from peers.invitations import JOIN, WATCH, write_invitations
 from peers.table.lives import LIVES_APART
 
 __all__ = ["FAILED", "SOME_FAILED", "Controller"]
@@ -294,12 +294,7 @@ class Controller:
     def _invite(self, cards: list[list[Any]]) -> None:
         """Leave in the run directory what it takes to join, and to look."""
         members = {str(card[1]): str(card[2] or "") for card in cards}
-        for name, keys in self._invitations.items():
-            try:
-                self._plan.run_dir.mkdir(parents=True, exist_ok=True)
-                write_invitation(self._plan.run_dir / name, Invitation(members, keys))
-            except OSError as error:
-                self._display.event(f"cannot write {name}, which joining or watching the run needs: {error}")
+        write_invitations(self._plan.run_dir, members, self._invitations, self._display.event)
 
     def _ended(self, peer: LaunchedPeer, code: int, *, lost: bool) -> None:
         """Note the exit of a peer; it may run on, if only the connection to its host is lost."""

@@ -1,46 +1,18 @@
-"""An invitation to a running swarm: where some of its peers are, and a key pair that they admit.
-
-`gossip launch` writes two into the run directory, readable by their owner alone: ``join.json`` permits joining and
-watching, ``watch.json`` only watching. In a swarm without keys they contain only the places of the peers.
-"""
+"""Reads an invitation to a running swarm: the one that the user was given, or the one in a run's directory."""
 
 from __future__ import annotations
 
 import json
-import os
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gossip.endpoint import Endpoint
 from gossip.keys import KeyPair, valid_key
 from launch.user_errors import CommandError
+from peers.invitations import JOIN, WATCH, Invitation, write_invitation
 
 __all__ = ["JOIN", "WATCH", "Invitation", "found", "read_invitation", "write_invitation"]
-
-JOIN, WATCH = "join.json", "watch.json"
-
-
-@dataclass(frozen=True)
-class Invitation:
-    """The peers to ask, and the key pair to ask with."""
-
-    #: The public key of each peer, by host:port; empty where there are none.
-    members: Mapping[str, str]
-    keys: KeyPair | None = field(default=None, repr=False)
-
-
-def write_invitation(path: Path, invitation: Invitation) -> None:
-    """Write it so that only its owner can read it."""
-    keys = invitation.keys
-    halves = None if keys is None else [keys.public.decode(), keys.secret.decode()]
-    text = json.dumps({"members": dict(invitation.members), "keys": halves}, indent=1)
-    # Made anew with its mode: there is no moment at which others could read the secret.
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text + "\n")
 
 
 def read_invitation(path: Path) -> Invitation:

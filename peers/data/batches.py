@@ -84,6 +84,8 @@ class Batches:
             loader: Options of `DataLoader`: `num_workers`, `pin_memory`, `collate_fn` and so on.
         """
         self._n, batches = counted(dataset, batch_size, epochs, drop_last, loader)
+        #: The number of samples that the swarm goes through in all epochs.
+        self.total_samples = epochs * min(self._n, batches * batch_size)
         self._dataset = dataset
         self._batch_size, self._seed, self._rank = batch_size, seed, rank
         self._ranks = ranks or (lambda: (rank,))

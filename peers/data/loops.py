@@ -13,6 +13,7 @@ from peers.data.batches import Batches
 from peers.data.data_news import DataNews, Loop
 from peers.data.fingerprints import sketch_of
 from peers.data.progress import OtherDataError, Progress
+from peers.data.swarm_progress import SwarmProgress
 from peers.setup import Setup
 
 __all__ = ["DataLoops", "LoopError"]
@@ -133,6 +134,26 @@ class DataLoops:
     def any_running(self) -> bool:
         """Whether the training script is inside of a loop."""
         return self._running is not None
+
+    def progress(self, *, in_step: bool) -> SwarmProgress:
+        """Return how far the swarm is in the loop that was begun last.
+
+        Args:
+            in_step: whether all peers make the same steps, each with a batch of its own.
+        """
+        if not self.begun:
+            return SwarmProgress()
+        source = self.begun[-1]
+        done, fraction = source.progress, source.progress.fraction
+        return SwarmProgress(
+            fraction=fraction,
+            samples=round(fraction * source.total_samples),
+            total_samples=source.total_samples,
+            epoch=done.epoch,
+            epochs=done.epochs,
+            loop=len(self.begun) - 1,
+            step_share=self._setup.world_size / (done.batches * done.epochs) if in_step else 0.0,
+        )
 
     def begin(
         self, dataset: Any, batch_size: int, epochs: int, board: NewsBoard, saving: Restores, **options: Any

@@ -50,6 +50,9 @@ class Reporter:
         self._pulse: Pulse | None = None
         self._line = StepLine(records)
         self._reported = 0.0
+        #: The figures of the last step, and what is called with them after each.
+        self._last: dict[str, Any] = {}
+        self.listeners: list[Callable[[dict[str, Any]], object]] = []
 
     def warn(self, sentence: str) -> None:
         """Say something that the user should read."""
@@ -122,8 +125,27 @@ class Reporter:
 
     def step_finished(self, **figures: float) -> None:
         """Open the line of a step, and report it if the last report was some time ago."""
-        self._line.finish({"step": self._figures().step, **figures})
+        self._last = {"step": self._figures().step, **figures}
+        self._line.finish(self._last)
         self.report_if_due(state="training")
+
+    def last_step(self) -> dict[str, Any]:
+        """Return the figures of the last step, and what is known of the swarm now; empty before the first step."""
+        session = self._figures().session
+        if session is None or not self._last:
+            return {}
+        return {
+            **self._last,
+            "loss": as_number(self._line.loss),
+            "peers": len(session.status().members),
+            "disagreement": session.rows.own().get("disagreement"),
+            "total_samples": self._figures().samples,
+        }
+
+    def tell_listeners(self) -> None:
+        """Call those who want to hear of each step."""
+        for listener in self.listeners:
+            listener(self.last_step())
 
     def report_if_due(self, **values: Any) -> None:
         """Report, if the last report was some time ago."""

@@ -188,13 +188,19 @@ class Bulletin:
     def publish(self) -> None:
         """Pass on all that this peer knows: something has been added to it."""
         with self._changed:
-            body = msgpack.packb({name: topic.encode() for name, topic in self._topics.items()})
-            if len(body) > NEWS_LIMIT:
-                raise SettingsError(
-                    f"{', '.join(self._topics)}: these news take {len(body)} bytes, and {NEWS_LIMIT} is the limit"
-                )
+            body = self.body()
             self._changed.notify_all()
         self._send(body)
+
+    def body(self) -> bytes:
+        """Return all that this peer knows, as neighbours get it."""
+        with self._changed:
+            body: bytes = msgpack.packb({name: topic.encode() for name, topic in self._topics.items()})
+        if len(body) > NEWS_LIMIT:
+            raise SettingsError(
+                f"{', '.join(self._topics)}: these news take {len(body)} bytes, and {NEWS_LIMIT} is the limit"
+            )
+        return body
 
     def hear(self, body: bytes) -> None:
         """Take in what a neighbour knows, and pass it on if it is new."""

@@ -57,6 +57,8 @@ class StoreTable:
         """
         self._rank, self._world_size, self._timeout = rank, world_size, timeout
         self._environment = environment
+        #: The public keys of the invitations to join and to watch. Rank 0's count, once cards have been exchanged.
+        self.invited = ("", "")
         self._joins_group = group_place() == (rank, world_size)
         self._given_up = threading.Event()
         if self._joins_group:
@@ -102,7 +104,7 @@ class StoreTable:
         # A script may join several times, and a store may outlive that: the n-th joins of all ranks belong together.
         joined = store.add(f"joined/{self._rank}", 0)
         table = PrefixStore(str(joined), store)
-        own = json.dumps([self._world_size, card.encode()])
+        own = json.dumps([self._world_size, card.encode(), self.invited])
         table.set(f"card/{self._rank}", own)
         try:
             texts = self._wait(lambda: self._texts(table, own), deadline)
@@ -171,12 +173,14 @@ class StoreTable:
         return bytes(table.get(f"card/{rank}")).decode()
 
     def _read(self, rank: int, text: str) -> Card:
-        size, fields = json.loads(text)
+        size, fields, (join_key, watch_key) = json.loads(text)
         if size != self._world_size:
             raise RendezvousError(
                 f"rank {rank} was started for {size} peers, and rank {self._rank} for {self._world_size}: "
                 "WORLD_SIZE must be the same for all"
             )
+        if rank == 0:
+            self.invited = str(join_key), str(watch_key)
         return Card.decode(fields)
 
     # What went wrong

@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 from document_pages import ROOT, commands
 
+from peers.environment_settings import VARIABLES
+
 DOCS = ROOT / "docs"
 #: Pictures that follow from the source alone, and what draws them.
 DRAWN = {"how-it-works.svg": "how_it_works", "rooms.svg": "rooms", "step-phases.svg": "step_phases"}
@@ -61,10 +63,18 @@ def test_the_settings_have_every_field_with_its_default_and_comment() -> None:
     for path, kind in found:
         table = tables.setting_table(path, kind)
         for row in table.splitlines()[2:]:
-            assert row.split("|")[3].strip(), f"{kind}: no comment says what this is for: {row}"
+            assert row.split("|")[-2].strip(), f"{kind}: no comment says what this is for: {row}"
     assert "| `weight_cap` | `3.0` | The most weight that a peer accepts" in tables.setting_table(
         "gossip/settings.py", "Settings"
     )
+
+
+def test_settings_by_environment_are_in_one_table() -> None:
+    table = imported("setting_tables").setting_table("peers/setup.py", "Setup")
+    assert table.startswith("| setting | variable | default | meaning |\n| --- | --- | --- | --- |\n")
+    assert "| `seed` | `GOSSIP_SEED` | `0` |" in table
+    assert "| `keys` |  | `None` |" in table
+    assert set(re.findall(r"GOSSIP_\w+", table)) == set(VARIABLES)
 
 
 def test_presets_are_compared() -> None:

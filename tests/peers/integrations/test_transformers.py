@@ -1,0 +1,119 @@
+"""The Trainer of transformers as a peer: data, schedule, checkpoints and the end are the swarm's."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from framework_processes import run_together
+from swarms import clean_environment
+
+import peers
+from gossip.errors import SettingsError
+
+# What transformers itself is warned of is not ours.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.filterwarnings("default")]
+
+OPTIONS = {
+    "num_train_epochs": 2,
+    "gradient_accumulation_steps": 2,
+    "max_grad_norm": 1.0,
+    "logging_steps": 5,
+    "lr_scheduler_type": "cosine",
+    "eval_strategy": "epoch",
+    "save_strategy": "epoch",
+    "save_total_limit": 2,
+}
+#: The steps of a process that trains alone: two epochs of 96 samples, 4 in a batch, two batches in a step.
+ALONE = 24
+
+
+def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
+    zero, one = run_together("trainer_script.py", tmp_path, OPTIONS, [{}, {}])
+    for said in (zero, one):
+        assert said["after"] < said["before"] - 0.3
+        assert said["steps"] == said["peer_steps"] < ALONE, "the other one has made some"
+        assert said["epoch"] == pytest.approx(2.0)
+        assert said["rates"][0] > 0.0095, "the cosine begins at the top"
+        assert said["rates"][-1] < 0.0015, "and ends at the bottom for both, however many steps each has made"
+    assert zero["norm"] == pytest.approx(one["norm"], rel=1e-3)
+    assert zero["after"] == pytest.approx(one["after"], rel=1e-2)
+    # Some batches may be trained by both at the end of an epoch.
+    assert 192 <= zero["samples"] + one["samples"] <= 192 + 48
+    # Rank 0 evaluates at the end of each epoch, rank 1 only when its script says so.
+    assert [len(zero["evaluated"]), len(one["evaluated"])] == [3, 1]
+    assert [zero["saved"], one["saved"]] == [2, 0]
+    assert (zero["first"], one["first"]) == (True, False)
+    assert len(list(tmp_path.glob("checkpoint-*/model.safetensors"))) == 2
+    assert (tmp_path / "final" / "model.safetensors").exists()
+
+
+def test_when_rank_0_is_killed_the_other_one_finishes_and_writes(tmp_path: Path) -> None:
+    killed, said = run_together("trainer_script.py", tmp_path, OPTIONS, [{"KILL_AT": "4"}, {}])
+    assert killed == -signal.SIGKILL
+    assert said["first"]
+    assert said["after"] < said["before"] - 0.3
+    assert said["epoch"] == pytest.approx(2.0)
+    assert said["rates"][-1] < 0.0015
+    assert (tmp_path / "final" / "model.safetensors").exists()
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the script as a module, in a process that no launcher has started."""
+    for name in set(os.environ) - set(clean_environment()):
+        monkeypatch.delenv(name)
+    import trainer_script
+
+    return trainer_script
+
+
+def test_a_peer_goes_on_from_its_checkpoint_with_data_and_schedule(tmp_path: Path, script: Any) -> None:
+    whole = script.main(str(tmp_path / "whole"), OPTIONS, {})
+    assert (whole["steps"], whole["samples"], whole["epoch"]) == (ALONE, 192, 2.0)
+    settings = {"run_dir": str(tmp_path / "run"), "checkpoint_every": 5}
+    with pytest.raises(script.Stopped):
+        script.main(str(tmp_path / "parts"), OPTIONS, settings, stop_at=12)
+    rest = script.main(str(tmp_path / "parts"), OPTIONS, {**settings, "resume": True})
+    assert (rest["steps"], rest["peer_steps"], rest["samples"]) == (ALONE, ALONE, 192)
+    assert len(rest["rates"]) == ALONE - 10, "the checkpoint of step 10 was the last one"
+    assert rest["rates"] == pytest.approx(whole["rates"][10:])
+
+
+def test_steps_and_parts_of_epochs_count_for_the_whole_swarm(tmp_path: Path, script: Any) -> None:
+    said = script.main(str(tmp_path), {**OPTIONS, "max_steps": 15, "eval_strategy": "no", "save_strategy": "no"}, {})
+    assert said["steps"] in (15, 16)
+    assert said["rates"][-1] < 0.0015
+    half = {**OPTIONS, "num_train_epochs": 0.5, "eval_strategy": "no", "save_strategy": "no"}
+    assert script.main(str(tmp_path), half, {})["steps"] in (6, 7)
+
+
+def test_what_would_train_apart_is_refused(tmp_path: Path, script: Any) -> None:
+    from transformers import Trainer
+
+    from peers.integrations.transformers import GossipTrainer, GossipTrainerMixin
+
+    class Mine(Trainer):  # type: ignore[misc]
+        pass
+
+    class Swarm(GossipTrainerMixin, Mine):
+        pass
+
+    def arguments(**options: Any) -> Any:
+        return script.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="none", **options)
+
+    with peers.join({}, alone=True) as peer:
+        model = torch.nn.Linear(1, 1)
+        trainer = Swarm(model=model, args=arguments(), peer=peer)
+        assert isinstance(trainer, Mine)
+        with pytest.raises(SettingsError, match="resume_from_checkpoint=True: a checkpoint of the Trainer does not"):
+            trainer.train(resume_from_checkpoint=True)
+        with pytest.raises(SettingsError, match="train_dataset is None"):
+            trainer.train()
+        best = arguments(load_best_model_at_end=True, eval_strategy="epoch", save_strategy="epoch")
+        with pytest.raises(SettingsError, match="load_best_model_at_end=True: the peers agree on one model"):
+            GossipTrainer(model=model, args=best, eval_dataset=script.Texts(4), peer=peer)

@@ -1,0 +1,117 @@
+"""A script as a user of transformers would write it, for tests: it trains a tiny GPT and says what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
+from transformers.utils import logging
+
+import peers
+from peers.integrations.transformers import GossipTrainer
+
+logging.disable_progress_bar()
+
+
+class Texts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
+    """Sequences that count up: easy to learn."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        if not 0 <= index < self._size:
+            raise IndexError(index)
+        tokens = (torch.arange(8) + index) % 16
+        return {"input_ids": tokens, "labels": tokens}
+
+
+class Stopped(Exception):
+    """Training is over before its time."""
+
+
+class Notes(TrainerCallback):
+    """Keeps what happens."""
+
+    def __init__(self, stop_at: int) -> None:
+        self.stop_at = stop_at
+        self.rates: list[float] = []
+        self.evaluated: list[float] = []
+        self.saved = 0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
+        self.rates.append(more["lr_scheduler"].get_last_lr()[0])
+        if state.global_step == int(os.environ.get("KILL_AT", "0")):
+            os.kill(os.getpid(), 9)
+        if state.global_step == self.stop_at:
+            raise Stopped
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
+        self.evaluated.append(more["metrics"]["eval_loss"])
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        self.saved += 1
+
+
+def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at: int = -1) -> dict[str, Any]:
+    """Train, and return what came of it."""
+    torch.set_num_threads(1)
+    with peers.join(alone=True, **settings) as peer:
+        torch.manual_seed(0)
+        config = GPT2Config(
+            vocab_size=16, n_positions=8, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+        )
+        model = GPT2LMHeadModel(config)
+        notes = Notes(stop_at)
+        arguments = TrainingArguments(
+            output_dir=output,
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+            per_device_train_batch_size=4,
+            learning_rate=1e-2,
+            **options,
+        )
+        trainer = GossipTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=Texts(96),
+            eval_dataset=Texts(16),
+            callbacks=[notes],
+            peer=peer,
+        )
+        before = trainer.evaluate()["eval_loss"]
+        notes.evaluated.clear()
+        trainer.train()
+        after = trainer.evaluate()["eval_loss"]
+        trainer.save_model(str(Path(output) / "final"))
+        values = torch.cat([one.detach().reshape(-1) for one in model.parameters()])
+        return {
+            "rank": peer.rank,
+            "first": peer.is_first,
+            "before": before,
+            "after": after,
+            "steps": trainer.state.global_step,
+            "peer_steps": peer.step,
+            "epoch": trainer.state.epoch,
+            "samples": peer.samples,
+            "rates": notes.rates,
+            "evaluated": notes.evaluated,
+            "saved": notes.saved,
+            "norm": float(values.norm()),
+            "digest": hashlib.sha256(values.numpy().tobytes()).hexdigest(),
+        }
+
+
+if __name__ == "__main__":
+    said = main(sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]))
+    sys.stdout.write(json.dumps(said) + "\n")
