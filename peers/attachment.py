@@ -17,6 +17,7 @@ from peers.endings import AFTERWARDS
 from peers.methods.choosing import fit
 from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
 from peers.model.bindings import Bindings
+from peers.model.drawn_parts import drawn_alike
 from peers.model.held import Held
 from peers.model.replica import is_finite
 from peers.own_process import OwnProcess
@@ -87,6 +88,11 @@ class Attachment:
         except BaseException:
             self._held.release()
             raise
+        if (name := drawn_alike(model, crew)) is not None and crew.is_lead:
+            reporter.warn(
+                f"{name}: rows hold different parts of it with the same values, because torch draws the parts of a "
+                "spread tensor alike: draw the plain model before it is spread"
+            )
         if setup.rank == 0 and (notice := gamma_notice(setup.compress, policy)):
             reporter.warn(notice)
         #: Sees to it that the model's values stay where they are exchanged from.

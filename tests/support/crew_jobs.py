@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from torch.utils.data import TensorDataset
 
 from gossip.errors import GossipError
+from peers.model.drawn_parts import drawn_alike
 from peers.model.spread import local_part
 
 
@@ -125,3 +127,20 @@ def refused(case: Case, environment: dict[str, str], directory: Path) -> dict[st
         for algorithm in ("allreduce", "parameter-server", "outer")
     }
     return {**found, "mesh": refusal(case, environment, "mesh")}
+
+
+def drawn(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:  # noqa: ARG001
+    """Draw a model before it is spread, and after."""
+    found = {}
+    with joined(case, environment) as peer:
+        model = made(case, 0)
+        spread(case, model, peer)
+        found["before"] = drawn_alike(model, peer.crew)
+        torch.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says that such draws may not be complete, not what is wrong
+            for layer in (model.wide, model.narrow):
+                layer.reset_parameters()
+        found["after"] = drawn_alike(model, peer.crew)
+        peer.attach(model, optimizer_of(case, model))
+    return found

@@ -18,6 +18,7 @@ CASES = [
     Case("resumed-fsdp", "fsdp", job="resumed"),
     Case("resumed-tp", "tp", optimizer="adamw", job="resumed"),
     Case("refused", "whole", job="refused"),
+    Case("drawn", "tp", lockstep=False, job="drawn"),
 ]
 
 
@@ -129,3 +130,12 @@ def test_a_mesh_of_some_rows_is_refused_by_all_rows(found: dict[str, list[Found]
         own = rank % 2 == 1
         other = f"CrewError: row 1 of replica {rank // 2} failed, so its whole crew ends: {why}"
         assert result["mesh"] == (why if own else other)
+
+
+def test_parts_that_torch_drew_alike_are_told(
+    found: dict[str, list[Found]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert {one["before"] for one in found["drawn"]} == {None}
+    assert {one["after"] for one in found["drawn"]} == {"wide.weight"}
+    log = (tmp_path_factory.getbasetemp() / "jobs0" / "log").read_text()
+    assert log.count("draw the plain model before it is spread") == 2, "once for each replica"

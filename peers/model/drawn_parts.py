@@ -1,0 +1,40 @@
+"""A trap of torch: on the CPU it fills the parts of a spread tensor with the same random numbers in every row.
+
+A model that is drawn after it was spread then repeats itself, as if it were narrower, and its first outputs are far too
+large. It trains, badly, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import torch
+import xxhash
+
+from peers.crew.crew import Crew
+from peers.model.spread import how_spread, is_spread, local_part
+
+__all__ = ["drawn_alike"]
+
+
+def drawn_alike(model: torch.nn.Module, crew: Crew) -> str | None:
+    """Return a parameter of which two rows hold different parts with the same values. All rows are to call it."""
+    if crew.alone:
+        return None
+    own = {
+        name: [how_spread(parameter), content]
+        for name, parameter in model.named_parameters()
+        if is_spread(parameter) and (content := _content(local_part(parameter)))
+    }
+    everybody = crew.gather(own)
+    for name in own:
+        parts = [row[name] for row in everybody if name in row]
+        places, contents = ({part[at] for part in parts} for at in (0, 1))
+        if len(contents) < len(places):
+            return name
+    return None
+
+
+def _content(part: torch.Tensor) -> str:
+    """Return a hash of the values; nothing if all are the same, as those of a new bias are."""
+    if part.numel() < 2 or bool((part == part.view(-1)[0]).all()):
+        return ""
+    return xxhash.xxh3_64(part.cpu().contiguous().view(torch.uint8).numpy().data).hexdigest()
