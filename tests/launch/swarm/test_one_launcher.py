@@ -88,7 +88,7 @@ def test_launches_of_one_second_have_directories_of_their_own(tmp_path: Path, mo
     found = []
     monkeypatch.setattr(launch.swarm.launching, "_run", lambda plan, *_: found.append(plan.run_dir.name) or 0)
     plans = iter([plan])
-    monkeypatch.setattr(launch.swarm.launching, "planned", lambda one: (next(plans, None) or planned(one)[0], None))
+    monkeypatch.setattr(launch.swarm.launching, "planned", lambda one, *_: (next(plans, None) or planned(one)[0], None))
     with claimed(plan.run_dir):  # by another launch that planned the same
         assert launch.swarm.launching.launch(options) == 0
     assert found == ["now-2"]

@@ -161,6 +161,8 @@ def test_lbfgs_gossips_once_a_step_and_the_replicas_agree_below_where_they_began
     def body(peer: Peer) -> tuple[int, torch.Tensor]:
         model, optimizer = attached(peer, lambda ones: torch.optim.LBFGS(ones, lr=0.1, max_iter=4))
         for _ in range(10):
+            # As in any step that takes longer than a round trip: a push that waits for an answer would be left out.
+            assert peer._attached().session.driver.flush(LONGEST)
             optimizer.step(closure_of(peer, model, optimizer))
         peer.consensus()
         return peer.step, model.at.detach().clone()

@@ -52,6 +52,7 @@ def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
     assert (tmp_path / "final" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_when_rank_0_is_killed_the_other_one_finishes_and_writes(tmp_path: Path) -> None:
     killed, said = run_together("trainer_script.py", tmp_path, OPTIONS, [{"KILL_AT": "4"}, {}])
     assert killed == -signal.SIGKILL
@@ -84,6 +85,7 @@ def test_a_peer_goes_on_from_its_checkpoint_with_data_and_schedule(tmp_path: Pat
     assert rest["rates"] == pytest.approx(whole["rates"][10:])
 
 
+@pytest.mark.slow
 def test_steps_and_parts_of_epochs_count_for_the_whole_swarm(tmp_path: Path, script: Any) -> None:
     said = script.main(str(tmp_path), {**OPTIONS, "max_steps": 15, "eval_strategy": "no", "save_strategy": "no"}, {})
     assert said["steps"] in (15, 16)

@@ -58,6 +58,7 @@ def test_a_peer_goes_on_from_its_checkpoint_with_data_and_schedule(tmp_path: Pat
     assert rest["samples"] == 384
 
 
+@pytest.mark.slow
 def test_a_schedule_of_epochs_goes_by_the_epochs_of_the_swarm(tmp_path: Path, script: Any) -> None:
     said = script.main(str(tmp_path), {**OPTIONS, "interval": "epoch"}, {})
     assert sorted(set(said["rates"]), reverse=True) == pytest.approx([0.1, 0.0853553, 0.05, 0.0146447, 0.0], abs=1e-6)
