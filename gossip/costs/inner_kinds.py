@@ -89,7 +89,9 @@ def misfit(kind: str, layers: Sequence[Layer], rows: int, samples: float) -> str
     if kind in ("mixed", "domain") and "convolution" not in kinds:
         return "the model has no convolution"
     if kind in ("tensor", "mixed"):
-        narrow = min((layer for layer in layers if layer.kind == "linear"), key=lambda layer: layer.columns)
+        # Every second one is cut by its inputs, which are as many as its partner has columns.
+        by_columns = [layer for layer in layers if layer.kind == "linear"][::2]
+        narrow = min(by_columns, key=lambda layer: layer.columns)
         if narrow.columns < rows:
             return f"{narrow.name} has {narrow.columns} columns for {rows} rows of a crew"
     if kind == "domain":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -97,12 +98,7 @@ class Saving:
         if snapshot is None:
             return None
         extra = snapshot.extra
-        if (rows := extra.get("rows", 1)) != self._crew.rows:
-            raise CheckpointError(
-                f"the checkpoint is of replicas of {rows} processes, and this run has replicas of {self._crew.rows}: "
-                f"resume with --grid {rows}xREPLICAS, or begin a new run"
-            )
-        if rows > 1 and (other := spread_otherwise(extra["placements"], self._model)) is not None:
+        if self._crew.rows > 1 and (other := spread_otherwise(extra["placements"], self._model)) is not None:
             raise CheckpointError(
                 f"the checkpoint is of a model that was spread over its rows in another way: {other}. Resume with the "
                 "script that saved it, or begin a new run"
@@ -126,15 +122,32 @@ class Saving:
         return Restored(extra["step"], list(extra["turns"]))
 
     def _newest_of_all_rows(self) -> CheckpointSnapshot | None:
-        """Return the newest undamaged checkpoint of a step that every row of the crew has, if there is one."""
-        checkpoints, newest = self._checkpoints, None
-        while checkpoints is not None:
-            snapshot = self._crew.together(lambda limit=newest: checkpoints.load(limit))  # type: ignore[misc]
+        """Return the newest undamaged checkpoint of a step that every row of the crew has; None if no row has any."""
+        limit: int | None = None
+        while self._checkpoints is not None:
+            snapshot = self._crew.together(partial(self._newest_of_this_row, limit))
             found = self._crew.gather(-1 if snapshot is None else snapshot.extra["step"])
-            newest = min(found)
-            if newest == max(found) or newest < 0:
-                return snapshot if newest >= 0 else None
+            limit = min(found)
+            if limit == max(found):
+                return snapshot
+            if limit < 0:
+                raise CheckpointError(
+                    f"the {self._crew.rows} rows of replica {self._crew.replica} have no checkpoint of the same step, "
+                    f"and row {found.index(limit)} has none that is older: bring its checkpoints back, or begin a new "
+                    "run"
+                )
         return None
+
+    def _newest_of_this_row(self, limit: int | None) -> CheckpointSnapshot | None:
+        """Return this row's newest undamaged checkpoint up to a step; one of another kind of replica is refused."""
+        assert self._checkpoints is not None
+        snapshot = self._checkpoints.load(limit)
+        if snapshot is not None and (rows := snapshot.extra.get("rows", 1)) != self._crew.rows:
+            raise CheckpointError(
+                f"the checkpoint is of replicas of {rows} processes, and this run has replicas of {self._crew.rows}: "
+                f"resume with --grid {rows}xREPLICAS, or begin a new run"
+            )
+        return snapshot
 
     def _load_method(self, snapshot: CheckpointSnapshot) -> None:
         """Restore the algorithm's state, if the checkpoint has the same algorithm and shard layout."""

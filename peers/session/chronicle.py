@@ -60,7 +60,8 @@ class Chronicle:
         self._warn = warn
         self._note = note
         self._newcomer = newcomer
-        self._unit = unit
+        #: What a number is in sentences.
+        self.unit = unit
         #: The ranks whose life this peer has not heard of yet.
         self._unheard = set() if lives_known else set(self.states)
         #: Whether the peers have not yet compared their models; those that differ are about to be told so.
@@ -113,10 +114,10 @@ class Chronicle:
             endpoint=record.endpoint,
         )
         if what == "died":
-            self._warn(f"{self._unit} {record.rank} is dead: it answered nobody; mass in flight to it is taken back")
+            self._warn(f"{self.unit} {record.rank} is dead: it answered nobody; mass in flight to it is taken back")
         elif what in ("joined", "returned"):
             life = life_text(record.incarnation)
-            self._warn(f"{self._unit} {record.rank} has joined from {record.endpoint}, in life {life}")
+            self._warn(f"{self.unit} {record.rank} has joined from {record.endpoint}, in life {life}")
 
     def _what_happened(self, record: Record, before: Record | None) -> str:
         """Return what happened to a member, in a word."""

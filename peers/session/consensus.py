@@ -67,6 +67,7 @@ class Consensus:
         rows: Callable[[], Mapping[int, Mapping[str, Any]]],
         states: Callable[[], Mapping[int, str]],
         step: int,
+        unit: str = "rank",
     ) -> None:
         """Prepare.
 
@@ -80,8 +81,9 @@ class Consensus:
             rows: returns the table of the swarm, by rank.
             states: returns what membership takes each other rank for.
             step: the number of steps before the checkpoint.
+            unit: what a number is in sentences, as in `peers.session.chronicle`.
         """
-        self._rank = rank
+        self._rank, self._unit = rank, unit
         self._driver = driver
         self._rendezvous = rendezvous
         self._replica = replica
@@ -218,8 +220,8 @@ class Consensus:
         left = sorted(rank for rank, state in self._states().items() if rank not in members and state != "dead")
         if left:
             self._warn(
-                f"ranks {left} left before all agreed. The model of this peer is the average of all that they handed "
-                "over; their own models differ from it unless all peers call consensus() before they end"
+                f"{self._unit}s {left} left before all agreed. The model of this peer is the average of all that they "
+                "handed over; their own models differ from it unless all peers call consensus() before they end"
             )
 
     def _next(self) -> int:

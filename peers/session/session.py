@@ -124,6 +124,7 @@ class Session:
             rows=self.rows.all,
             states=lambda: dict(self.chronicle.states),
             step=step,
+            unit=self.chronicle.unit,
         )
         near = {address.rank for turn in range(_TURNS_AHEAD) for address, _ in core.view.out_edges(turn)}
         for card in cards.values():

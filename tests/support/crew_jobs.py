@@ -101,6 +101,15 @@ def resumed(case: Case, environment: dict[str, str], directory: Path) -> dict[st
         found["other way"] = refusal(case, environment, "fsdp", run_dir=run, resume=True)
     other = Case(case.name, "whole", f"1x{peer.world_size}", join=case.join)
     found["other grid"] = refusal(other, environment, "whole", run_dir=run, resume=True)
+    if case.kind == "tp":
+        meet(directory, f"{case.name}.other", peer.rank, peer.world_size)  # all have read what is there
+        if peer.row == 1:
+            for saved in mine.glob("step-*"):
+                shutil.rmtree(saved)
+        meet(directory, f"{case.name}.lost", peer.rank, peer.world_size)
+        four = Case(case.name, "whole", f"{peer.world_size}x1", join=case.join)
+        found["more rows"] = refusal(four, environment, "whole", run_dir=run, resume=True)
+        found["in common"] = refusal(case, environment, "whole", run_dir=run, resume=True)
     return found
 
 

@@ -259,7 +259,7 @@ def test_a_larger_batch_moves_more_activations_but_not_more_weights(kind: str) -
         (IMAGES[:2], 64, "4x2", "tensor", "the model has no linear layer"),
         (PAIR, 64, "4x2", "domain", "the model has no convolution"),
         (PAIR, 64, "4x2", "mixed", "the model has no convolution"),
-        (IMAGES, 640, "16x1", "tensor", "narrow has 10 columns for 16 rows of a crew"),
+        (IMAGES, 640, "128x1", "tensor", "wide has 64 columns for 128 rows of a crew"),
         (ALEXNET[2:], 640, "16x1", "domain", "conv3 has 13 rows of an image for 16 rows of a crew"),
         (IMAGES, 640, "32x1", "domain", "second reads further than one neighbour's rows of the image"),
     ],
@@ -322,3 +322,7 @@ def test_misuse_is_refused() -> None:
         Layer("x", "other", weights=-1)
     with pytest.raises(SettingsError, match="kernel 5 of x is larger than its images of 3 rows"):
         Layer.convolution("x", (1, 3, 3), 1, 5)
+
+
+def test_a_layer_that_is_cut_by_its_inputs_may_have_fewer_outputs_than_rows() -> None:
+    assert one(gossiped(IMAGES, 640), flat(16), "16x1", "tensor").fits, "the head has 10 outputs and 64 inputs"

@@ -103,6 +103,15 @@ def test_a_checkpoint_of_another_grid_is_refused(found: dict[str, list[Found]]) 
         )
 
 
+def test_rows_whose_checkpoints_have_no_step_in_common_do_not_begin_anew(found: dict[str, list[Found]]) -> None:
+    for rank, result in enumerate(found["resumed-tp"]):
+        assert result["in common"].endswith(
+            f"the 2 rows of replica {rank // 2} have no checkpoint of the same step, and row 1 has none that is older: "
+            "bring its checkpoints back, or begin a new run"
+        )
+        assert "the checkpoint is of replicas of 2 processes, and this run has replicas of 4" in result["more rows"]
+
+
 def test_a_checkpoint_of_a_model_that_was_spread_otherwise_is_refused(found: dict[str, list[Found]]) -> None:
     for rank, result in enumerate(found["resumed-tp"]):
         assert result["other way"] == (
