@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -17,11 +17,10 @@ from peers.checkpoints.saving import Stateful
 from peers.closing import Closing
 from peers.crew.crew import Crew
 from peers.data.data_watch import DataComparison
-from peers.data.dataset_checks import counted
+from peers.data.loop_makers import LoopMaker, for_batches, for_shards
 from peers.data.loops import DataLoops
 from peers.data.once_through import OnceThrough
 from peers.data.sampler import PeerSampler
-from peers.data.split import Split
 from peers.data.swarm_progress import SwarmProgress
 from peers.device import device_of
 from peers.evaluation import Evaluation
@@ -251,36 +250,60 @@ class Peer:
         self,
         dataset: Any,
         batch_size: int,
-        epochs: int,
+        epochs: int | None = None,
         *,
+        samples: int | None = None,
+        steps: int | None = None,
+        sharded: bool = False,
         drop_last: bool = False,
         split: str = "none",
         **loader: Any,
     ) -> Iterator[Any]:
-        """Yield batches, on the peer's device, until the swarm as a whole has gone through the epochs.
+        """Yield batches, on the peer's device, until the swarm as a whole has gone through the data.
 
         One such loop runs at a time: a loop that begins inside of another one ends that. It goes through all epochs
         and can be gone through once: call this again for more.
 
         Args:
-            dataset: anything with a length and an index, the same for all peers.
+            dataset: anything with a length and an index, the same for all peers; or a stream: any iterable that is the
+                same for all peers, such as an IterableDataset, or a function ``(part, parts)`` that opens a part of it.
             batch_size: samples in a batch.
-            epochs: how often the swarm goes through the data set.
+            epochs: how often the swarm goes through a data set.
+            samples: of a stream: how many samples the swarm goes through.
+            steps: of a stream, in place of ``samples``: how many batches the swarm goes through.
+            sharded: the stream yields other samples at each peer and in each worker by itself; otherwise each peer
+                takes its own part of it.
             drop_last: leave out the last batch of an epoch when it is not full.
             split: what each row of a crew gets of a batch: "none", all of it; "batch", a part of its samples; "rows", a
                 part of the rows of its images. Without a grid there is nothing to split.
             loader: options of `torch.utils.data.DataLoader`: ``num_workers``, ``pin_memory``, ``collate_fn`` and so on.
         """
         self._attached()
-        counted(dataset, batch_size, epochs, drop_last, loader)  # an error shows here, not where the loop begins
-        Split(split, self.crew, batch_size)
-        options = {"drop_last": drop_last, "split": split, **loader}
-        return OnceThrough(self._batches(dataset, batch_size, epochs, options))
+        maker = for_batches(
+            *(dataset, batch_size, epochs, samples, steps, self.crew),
+            sharded=sharded,
+            drop_last=drop_last,
+            split=split,
+            loader=loader,
+        )
+        return OnceThrough(self._loop(maker))
 
-    def _batches(self, dataset: Any, batch_size: int, epochs: int, options: dict[str, Any]) -> Iterator[Any]:
+    def shards(self, shards: Sequence[Any], epochs: int) -> Iterator[Any]:
+        """Yield data shards, such as the names of files, until the swarm has gone through all of them in each epoch.
+
+        A shard is done when the loop asks for the next one. If a peer dies, its shard is given to another peer.
+
+        Args:
+            shards: the names of all shards, the same for all peers: several times as many as there are peers.
+            epochs: how often the swarm goes through them.
+        """
+        self._attached()
+        return OnceThrough(self._loop(for_shards(shards, epochs)))
+
+    def _loop(self, maker: LoopMaker) -> Iterator[Any]:
         self._attached().next_pass.now()
         attachment = self._attached()
-        loop = self._loops.begin(dataset, batch_size, epochs, attachment.session.bulletin, attachment.saving, **options)
+        loop = self._loops.begin(maker, attachment.session.bulletin, attachment.saving)
         self._meter.skip_samples(self.samples)  # those of a checkpoint are in the lines of a former life
         if loop is not None:
             for batch in self._trained().through(loop, lambda: self._closing.over):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -80,6 +81,11 @@ class SwarmSchedule:
     def step(self) -> None:
         """Let the scheduler make the steps that belong to what the swarm has done."""
         now = self._peer.progress
+        if math.isnan(now.step_share):
+            raise SettingsError(
+                "with allreduce the swarm's clock counts steps, and nobody knows how many a loop over data shards "
+                "takes: step the scheduler itself, after each optimizer.step()"
+            )
         if not now.step_share:
             done = now.fraction if now.loop == self._loop else float(now.loop > self._loop)
             self._clock = max(self._clock, done)

@@ -94,7 +94,7 @@ class Training:
             self._stop.follow()
         attachment.saving.step_is_over(self._step())
         self._data.step_over()
-        if not self._loops.any_running:
+        if not self._loops.settles:
             self._settle_later()
         self._reporter.tell_listeners()
 
@@ -140,12 +140,14 @@ class Training:
         """
         try:
             for batch in loop:
-                before = self._step()
-                self._reporter.step_begins()
+                before, settles = self._step(), self._loops.settles
+                if settles:
+                    self._reporter.step_begins()
                 yield batch
-                # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
                 self._count_batch(self._step() != before)
-                self.settle(self._step() != before)
+                # Between two batches the loop's body is through, schedulers and all: the moment for a checkpoint.
+                if settles:
+                    self.settle(self._step() != before)
         finally:
             loop.close()
             if not (over() or self._loops.any_running):

@@ -14,7 +14,7 @@ from gossip.core.status import Status
 from peers.checkpoints.checkpoint import CheckpointError, Checkpoints
 from peers.checkpoints.saved_optimizer import check_same_kind, rates_differ, rates_of
 from peers.crew.crew import Crew
-from peers.data.batches import Batches
+from peers.data.loop_makers import LoopSource
 from peers.methods.method import Method
 from peers.model.spread import gather_parts
 from peers.model.spread_state import (
@@ -159,10 +159,10 @@ class Saving:
         elif self._method.state_dict() or saved.get("state"):
             self._warn("the checkpoint has a different algorithm or shard layout; the algorithm's state was reset")
 
-    def restore_data(self, index: int, batches: Batches) -> None:
+    def restore_data(self, index: int, source: LoopSource) -> None:
         """Restore the position of a loop over data."""
         if index < len(self._data):
-            batches.restore(self._data[index])
+            source.restore(self._data[index])
 
     def restore_random(self) -> None:
         """Restore the random number generators again, since code may have drawn from them after `load`."""
@@ -175,7 +175,7 @@ class Saving:
         if self._checkpoints is not None and self._every and step % self._every == 0:
             self._due = step
 
-    def begin_if_due(self, status: Status, loops: Sequence[Batches]) -> bool:
+    def begin_if_due(self, status: Status, loops: Sequence[LoopSource]) -> bool:
         """If a checkpoint is due, note for it what the next batch will change; return whether one has begun."""
         if self._due is None or self._checkpoints is None:
             return False
@@ -222,12 +222,12 @@ class Saving:
         self._add_also(snapshot, with_data=False)
         self._checkpoints.save(step, snapshot)
 
-    def save_if_due(self, status: Status, loops: Sequence[Batches]) -> None:
+    def save_if_due(self, status: Status, loops: Sequence[LoopSource]) -> None:
         """Take a checkpoint, if one is due."""
         if self.begin_if_due(status, loops):
             self.finish()
 
-    def save_last(self, step: int, status: Status, loops: Sequence[Batches]) -> None:
+    def save_last(self, step: int, status: Status, loops: Sequence[LoopSource]) -> None:
         """Take a checkpoint of the step with which the peer ends early, if it takes any: due or not."""
         self.last_is_due(step)
         if self.begin_if_due(status, loops):

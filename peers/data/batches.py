@@ -26,11 +26,15 @@ from topologies.draws import draw
 
 __all__ = ["Batches", "to_device"]
 
+
 class Batches:
     """The batches that this peer contributes to the swarm's epochs. The iteration ends when the swarm has done all.
 
     A new loop continues with the batch after the last one of the loop before.
     """
+
+    #: The script makes a step with each batch, or almost.
+    long = False
 
     def __init__(
         self,
@@ -70,11 +74,10 @@ class Batches:
         self.total_samples = epochs * min(self._n, batches * batch_size)
         self._dataset = dataset
         self._batch_size, self._seed, self._rank = batch_size, seed, rank
-        self._crew = crew or Crew.single()
-        self._split = Split(split, self._crew, batch_size)
+        self._split = Split(split, crew or Crew.single(), batch_size)
         self._device, self._pinned = device, bool(loader.get("pin_memory"))
         key = draw(seed, self._n, batch_size)
-        self._claims = Claims(batches, epochs, key, rank=rank, ranks=ranks, on_progress=on_progress)
+        self._claims = Claims(batches, epochs, key, rank=rank, ranks=ranks, on_progress=on_progress, crew=crew)
         #: The chunks that the swarm has done.
         self.progress = self._claims.progress
         #: The batches that the loader has claimed and the trainer has not got yet.
@@ -105,7 +108,7 @@ class Batches:
         for batch in self._loader:
             place = ahead.popleft()
             # The batch was loaded ahead, and meanwhile another peer has done its chunk.
-            if self._crew.decide(lambda place=place: self.progress.done(place.epoch, place.chunk)):  # type: ignore[misc]
+            if self._claims.done(place):
                 continue
             self._claims.hand_out(place, len(self._positions(self._claims.batch(place))))
             batch = self._split.rows_of(batch)
@@ -134,18 +137,9 @@ class Batches:
         return range(start, min(start + self._batch_size, self._n))
 
     def _claimed(self) -> Iterator[list[int]]:
-        """Yield the indices of each batch, as the lead row of the crew claims them."""
-        ahead, places = self._ahead, self._claims.places(self._check_length)
-        while True:
-            # The rows hear of what others did in swarms of their own, and at different times. The lead row's news hold.
-            found, complete = self._crew.decide(lambda: (next(places, None), self.progress.epoch))
-            if not self._crew.is_lead:
-                self.progress.follow(complete)
-            if found is None:
-                return
-            place = BatchPlace(*found)
-            if not self._crew.is_lead:
-                self.progress.claim(place.epoch, place.chunk)
+        """Yield the indices of each batch that is claimed."""
+        ahead = self._ahead
+        for place in self._claims.places(self._check_length):
             ahead.append(place)
             positions = np.array(self._positions(self._claims.batch(place)), np.int64)
             indices: list[int] = shuffled(self._n, self._seed, place.epoch, positions).tolist()

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
+from peers.crew.crew import Crew
 from peers.data.progress import WINDOW, Progress, ProgressError
 
 __all__ = ["BatchPlace", "Claims"]
@@ -44,6 +45,7 @@ class Claims:
         rank: int = 0,
         ranks: Callable[[], Collection[int]] | None = None,
         on_progress: Callable[[], None] | None = None,
+        crew: Crew | None = None,
     ) -> None:
         """Begin with nothing done.
 
@@ -55,11 +57,13 @@ class Claims:
             ranks: Returns the live ranks in this peer's present view; by default only this peer.
             on_progress: Called in the trainer's thread when this peer has done a chunk, so `progress.encode()` has
                 changed.
+            crew: The processes that hold this peer's replica. Its lead row claims.
         """
         #: The chunks that the swarm has done: merge the others' progress into it, and send them what it encodes.
         self.progress = Progress(batches, epochs, key=key)
         self.rank, self.ranks = rank, ranks or (lambda: (rank,))
         self._on_progress = on_progress or (lambda: None)
+        self._crew = crew or Crew.single()
         #: The number of samples that were handed to this peer's trainer.
         self.samples = 0
         #: The chunk that has begun, if there is one.
@@ -75,6 +79,24 @@ class Claims:
         Args:
             check: Called before each claim; may raise an error.
         """
+        own = self._own_places(check)
+        while True:
+            # The rows hear of what others did in swarms of their own, and at different times. The lead row's news hold.
+            found, complete = self._crew.decide(lambda: (next(own, None), self.progress.epoch))
+            if not self._crew.is_lead:
+                self.progress.follow(complete)
+            if found is None:
+                return
+            place = BatchPlace(*found)
+            if not self._crew.is_lead:
+                self.progress.claim(place.epoch, place.chunk)
+            yield place
+
+    def done(self, place: BatchPlace) -> bool:
+        """Return whether the chunk of a place is done by now, by whichever peer."""
+        return self._crew.decide(lambda: self.progress.done(place.epoch, place.chunk))
+
+    def _own_places(self, check: Callable[[], None]) -> Iterator[BatchPlace]:
         place = self.place
         while True:
             if place is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
@@ -9,9 +10,8 @@ import torch
 
 from gossip.errors import GossipError
 from peers.crew.crew import Crew
-from peers.data.batches import Batches
-from peers.data.data_news import DataNews, Loop
-from peers.data.fingerprints import sketch_of
+from peers.data.data_news import DataNews
+from peers.data.loop_makers import LoopMaker, LoopPeer, LoopSource
 from peers.data.progress import OtherDataError, Progress
 from peers.data.swarm_progress import SwarmProgress
 from peers.setup import Setup
@@ -55,7 +55,7 @@ class NewsBoard(Protocol):
 class Restores(Protocol):
     """Brings loops back to where a checkpoint was; see `peers.checkpoints.saving.Saving`."""
 
-    def restore_data(self, index: int, batches: Batches) -> None:
+    def restore_data(self, index: int, source: LoopSource) -> None:
         """Bring a loop back."""
 
     def restore_random(self) -> None:
@@ -123,7 +123,7 @@ class DataLoops:
         #: The loop that the training script is inside of.
         self._running: int | None = None
         #: In the order in which they were begun.
-        self.begun: list[Batches] = []
+        self.begun: list[LoopSource] = []
 
     @property
     def samples(self) -> int:
@@ -135,6 +135,11 @@ class DataLoops:
         """Whether the training script is inside of a loop."""
         return self._running is not None
 
+    @property
+    def settles(self) -> bool:
+        """Whether the script is inside of a loop that it asks for something with each step, or almost."""
+        return self._running is not None and not self.begun[self._running].long
+
     def progress(self, *, in_step: bool) -> SwarmProgress:
         """Return how far the swarm is in the loop that was begun last.
 
@@ -145,6 +150,7 @@ class DataLoops:
             return SwarmProgress()
         source = self.begun[-1]
         done, fraction = source.progress, source.progress.fraction
+        step_share = math.nan if source.long else self._setup.world_size / (done.batches * done.epochs)
         return SwarmProgress(
             fraction=fraction,
             samples=round(fraction * source.total_samples),
@@ -152,58 +158,52 @@ class DataLoops:
             epoch=done.epoch,
             epochs=done.epochs,
             loop=len(self.begun) - 1,
-            step_share=self._setup.world_size / (done.batches * done.epochs) if in_step else 0.0,
+            step_share=step_share if in_step else 0.0,
         )
 
-    def begin(
-        self, dataset: Any, batch_size: int, epochs: int, board: NewsBoard, saving: Restores, **options: Any
-    ) -> Generator[Any, None, None] | None:
-        """Begin the next loop; return its batches, or None if the swarm is through with it already.
+    def begin(self, maker: LoopMaker, board: NewsBoard, saving: Restores) -> Generator[Any, None, None] | None:
+        """Begin the next loop; return what it yields, or None if the swarm is through with it already.
 
         Args:
-            dataset: anything with a length and an index, the same for all peers.
-            batch_size: samples in a batch.
-            epochs: the epochs that the swarm as a whole goes through.
+            maker: of the loop.
             board: where the progress is published.
             saving: brings the loop back to where a checkpoint was.
-            options: of `Batches` and of torch's `DataLoader`.
         """
         index = len(self.begun)
-        source = Batches(
-            dataset,
-            batch_size,
-            epochs,
-            seed=self._setup.seed + index,
-            rank=self._setup.rank,
-            ranks=self._view,
-            crew=self._crew,
-            device=self._device,
-            on_progress=board.publish,
-            **options,
-        )
+        seed = self._setup.seed + index
+        peer = LoopPeer(seed, self._setup.rank, self._view, self._crew, self._device, board.publish, self._warn)
+        source = maker.make(peer)
         self.begun.append(source)
         self._running = None
         saving.restore_data(index, source)
         if self._is_over(index, board):
             return None
-        self._warn_of_few(source.progress.batches, batch_size)
+        self._warn_of_few(source, maker.batch_size)
         # What it is comes before how far it is: then a warning can say how another peer's loop differs.
-        self._news.begin(Loop(index, len(dataset), batch_size, epochs, sketch_of(dataset)))
+        self._news.begin(maker.told(index))
         told = SharedProgress(source.progress, lambda text: self._news.other_progress(index, text))
         board.add(f"data-{index}", told)
         board.remove(f"data-{index - _LOOPS_PUBLISHED}")
         return self._batches(index, source, board, saving)
 
-    def _warn_of_few(self, batches: int, batch_size: int) -> None:
-        peers = len(self._view())
+    def _warn_of_few(self, source: LoopSource, batch_size: int) -> None:
+        peers, batches = len(self._view()), source.progress.batches
         if batches < peers and not self._warned:
             self._warned = True
+            if source.long:
+                told = (
+                    f"there are fewer shards ({batches}) than peers ({peers}): some peers repeat what others do. Cut "
+                )
+                self._warn(f"{told}the data into more and smaller shards, several times as many as peers")
+                return
             self._warn(
                 f"an epoch has fewer batches ({batches}, of batch_size = {batch_size}) than there are peers ({peers}): "
                 "some peers repeat what others do. A smaller batch_size gives each peer something of its own"
             )
 
-    def _batches(self, index: int, source: Batches, board: NewsBoard, saving: Restores) -> Generator[Any, None, None]:
+    def _batches(
+        self, index: int, source: LoopSource, board: NewsBoard, saving: Restores
+    ) -> Generator[Any, None, None]:
         saving.restore_random()
         self._running = index
         try:
