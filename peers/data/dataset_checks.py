@@ -157,8 +157,8 @@ def _answer_to_loader(loader: DataLoader[Any]) -> str:
         if getattr(loader, option) != getattr(usual, option)
     ]
     told = (
-        f"dataset: {type(loader).__name__} is a loader, not a data set. What it is made of is needed: "
-        f"peer.batches({', '.join(call)})"
+        f"dataset: {type(loader).__name__} is a loader, not a data set. Give what it is made of: "
+        f"peer.batches({', '.join(call)}), or peer.sampler(loader.dataset) for a loader of your own"
     )
     if not stream and type(loader.sampler) not in (RandomSampler, SequentialSampler):
         told += f". Its {type(loader.sampler).__name__} is not used: the swarm decides on the order"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, namedtuple
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SubsetRandomSampler, TensorDataset
 
 from gossip.errors import SettingsError
 from peers.data.batches import Batches, to_device
@@ -297,9 +298,9 @@ def test_batches_come_on_the_device_and_unchanged() -> None:
 @pytest.mark.parametrize(
     ("data", "options", "says"),
     [
-        (Stream(), {}, r"peer\.batches\(files, 1, epochs"),
-        (iter([1, 2]), {}, r"peer\.rank"),
-        (DataLoader([1, 2]), {}, r"Give loader\.dataset"),
+        (Stream(), {}, r"peer\.batches\(stream, batch_size, samples=N\)"),
+        (iter([1, 2]), {}, r"peer\.shards\(files, epochs\) shares these out"),
+        (lambda part, parts: range(part, 9, parts), {}, "function has no length and index"),
         ("train/images", {}, "'train/images' is a name"),
         ({"train": [1], "test": [2]}, {}, "'train', 'test'.* Give one of these"),
         ([1, 2], {"epochs": 1.5}, "whole numbers of at least 1, not 1 and 1.5"),
@@ -315,6 +316,31 @@ def test_batches_come_on_the_device_and_unchanged() -> None:
 def test_what_cannot_be_shared_out_is_refused_with_advice(data: Any, options: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         Batches(data, **{"batch_size": 1, "epochs": 1, **options})
+
+
+@pytest.mark.parametrize(
+    ("loader", "says"),
+    [
+        (DataLoader([1, 2]), "peer.batches(loader.dataset, 1, epochs), or peer.sampler(loader.dataset)"),
+        (
+            DataLoader([1, 2], batch_size=32, shuffle=True, num_workers=2, drop_last=True, collate_fn=list),
+            "peer.batches(loader.dataset, 32, epochs, num_workers=2, drop_last=True, collate_fn=loader.collate_fn), or",
+        ),
+        (DataLoader(Stream(), 8, pin_memory=True), "peer.batches(loader.dataset, 8, samples=SAMPLES, pin_memory=True)"),
+        (
+            DataLoader([1, 2, 3], batch_sampler=BatchSampler(SubsetRandomSampler([0, 2]), 2, False)),
+            "peer.batches(loader.dataset, 2, epochs), or",
+        ),
+        (
+            DataLoader([1, 2], sampler=SubsetRandomSampler([0]), num_workers=1, prefetch_factor=4),
+            "prefetch_factor=4), or peer.sampler(loader.dataset) for a loader of your own. Its SubsetRandomSampler is",
+        ),
+        (DataLoader([1, 2], batch_size=None), "peer.batches(loader.dataset, BATCH_SIZE, epochs"),
+    ],
+)
+def test_a_loader_is_answered_with_the_call_that_takes_its_place(loader: DataLoader[int], says: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(says)):
+        Batches(loader, 1, 1)
 
 
 def test_numbered_samples_may_be_in_a_dict() -> None:

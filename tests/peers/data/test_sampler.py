@@ -77,7 +77,7 @@ def test_it_works_in_a_loader() -> None:
 
 
 def test_a_loader_or_a_stream_is_refused_with_advice() -> None:
-    with pytest.raises(SettingsError, match=r"Give loader\.dataset"):
+    with pytest.raises(SettingsError, match=r"peer\.sampler\(loader\.dataset\) for a loader of your own"):
         PeerSampler(DataLoader([1, 2]), 0, 1)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="no length and index"):
         PeerSampler(iter([1, 2]), 0, 1)  # type: ignore[arg-type]
