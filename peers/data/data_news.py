@@ -34,6 +34,7 @@ class Loop(NamedTuple):
     number: int
     samples: int
     batch_size: int
+    #: Of a stream, which has no epochs: 0. Its sketch is that of its beginning, once this was read.
     epochs: int
     sketch: float | None
 
@@ -71,6 +72,8 @@ class DataNews:
         self._notice_due = False
         self._again = again
         self._loop: Loop | None = None
+        #: Whether the loop is over a stream of which each peer reads other samples from the start on.
+        self._distinct = False
         self._sampled: list[Sampled] = []
         #: What each rank said last: this peer may have something to compare with it only later.
         self._heard: dict[int, _Said] = {}
@@ -93,9 +96,14 @@ class DataNews:
         self._notice_due = not (constant or self._again or self._loop or self._sampled)
         self._compare_all()
 
-    def begin(self, loop: Loop) -> None:
-        """Tell of a loop that begins."""
-        self._loop = loop
+    def begin(self, loop: Loop, *, distinct: bool = False) -> None:
+        """Tell of a loop that begins, or more of it.
+
+        Args:
+            loop: what this peer goes through.
+            distinct: whether it is a stream of which each peer is to read other samples from the start on.
+        """
+        self._loop, self._distinct = loop, distinct
         self._compare_all()
 
     def sample(self, sampled: Sampled) -> None:
@@ -166,11 +174,32 @@ class DataNews:
                 f"this peer goes through {_described(ours)}, but rank {rank} goes through {_described(theirs)}. So "
                 f"they share nothing out, and each goes through all of its own. {_SHARES}",
             )
+        elif not ours.epochs:
+            self._compare_beginnings(rank, ours, theirs)
         elif not _same(Sampled(ours.samples, ours.sketch), Sampled(theirs.samples, theirs.sketch)):
             self._find(
                 f"loop {ours.number}",
                 f"the data sets of peer.batches at this peer and at rank {rank} have {ours.samples} samples each, but "
                 f"not the same ones. So each peer sees only a part of its own samples. {_SHARES}",
+            )
+
+    def _compare_beginnings(self, rank: int, ours: Loop, theirs: Loop) -> None:
+        if ours.sketch is None or theirs.sketch is None:
+            return
+        same = _same(Sampled(0, ours.sketch), Sampled(0, theirs.sketch))
+        if self._distinct and same:
+            self._find(
+                f"loop {ours.number}",
+                f"the streams of this peer and of rank {rank} begin with the same samples, and each takes all of its "
+                "own: so they train on the same. Leave out sharded=True, or let the stream, or the function that opens "
+                "a part of it, use the number of the peer or of the part",
+            )
+        elif not (self._distinct or same):
+            self._find(
+                f"loop {ours.number}",
+                f"the streams of this peer and of rank {rank} begin with different samples, and each takes only every "
+                "n-th of its own: so many are seen by nobody. If the stream is sharded already, or draws at random, "
+                "give peer.batches sharded=True; if it shuffles, let it have the same seed at every peer",
             )
 
     def _find(self, what: str, sentence: str) -> None:
@@ -181,7 +210,8 @@ class DataNews:
 
 
 def _described(loop: Loop) -> str:
-    return f"{loop.samples} samples in batches of {loop.batch_size} for {loop.epochs} epochs"
+    what = f"{loop.samples} samples in batches of {loop.batch_size}"
+    return f"{what} for {loop.epochs} epochs" if loop.epochs else f"{what} of a stream"
 
 
 def _same(one: Sampled, other: Sampled) -> bool:

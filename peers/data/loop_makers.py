@@ -18,6 +18,7 @@ from peers.data.progress import Progress
 from peers.data.shard_names import ShardNames
 from peers.data.split import Split
 from peers.data.stream_batches import StreamBatches
+from peers.data.stream_reading import opens_parts
 
 __all__ = ["LoopMaker", "LoopPeer", "LoopSource", "for_batches", "for_shards"]
 
@@ -61,6 +62,8 @@ class LoopPeer:
     on_progress: Callable[[], None]
     #: Is called with a sentence that the user should read.
     warn: Callable[[str], None]
+    #: Is called with a number that stands for the beginning of a stream, once it is known.
+    on_beginning: Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,14 @@ class LoopMaker:
     dataset: Any
     samples: int
     batch_size: int
+    #: Of a stream: 0.
     epochs: int
-    is_stream: bool = False
+    #: Whether it is a stream of which each peer reads other samples from the start on.
+    distinct: bool = False
 
     def told(self, index: int) -> Loop:
         """Return what other peers are told of it, as the loop of this number."""
-        return Loop(
-            index, self.samples, self.batch_size, self.epochs, None if self.is_stream else sketch_of(self.dataset)
-        )
+        return Loop(index, self.samples, self.batch_size, self.epochs, sketch_of(self.dataset) if self.epochs else None)
 
 
 def for_batches(
@@ -115,11 +118,18 @@ def for_batches(
                 device=peer.device,
                 on_progress=peer.on_progress,
                 warn=peer.warn,
+                on_beginning=peer.on_beginning,
                 drop_last=drop_last,
                 **loader,
             )
 
-        return LoopMaker(of_stream, dataset, count * batch_size, batch_size, 1, is_stream=True)
+        if sharded and opens_parts(dataset):
+            raise SettingsError(
+                f"sharded={sharded} is for streams that are sharded by themselves, and {type(dataset).__name__} opens "
+                "the part that it is told to. Leave it out"
+            )
+        distinct = sharded or opens_parts(dataset)
+        return LoopMaker(of_stream, dataset, count * batch_size, batch_size, 0, distinct)
     check_of_indexed(dataset, epochs, samples, steps, sharded=sharded)
     assert epochs is not None
     n, _ = counted(dataset, batch_size, epochs, drop_last, loader)

@@ -171,7 +171,14 @@ class DataLoops:
         """
         index = len(self.begun)
         seed = self._setup.seed + index
-        peer = LoopPeer(seed, self._setup.rank, self._view, self._crew, self._device, board.publish, self._warn)
+        told = maker.told(index)
+
+        def on_beginning(sketch: float) -> None:
+            self._news.begin(told._replace(sketch=sketch), distinct=maker.distinct)
+
+        peer = LoopPeer(
+            *(seed, self._setup.rank, self._view, self._crew, self._device, board.publish, self._warn, on_beginning)
+        )
         source = maker.make(peer)
         self.begun.append(source)
         self._running = None
@@ -180,9 +187,9 @@ class DataLoops:
             return None
         self._warn_of_few(source, maker.batch_size)
         # What it is comes before how far it is: then a warning can say how another peer's loop differs.
-        self._news.begin(maker.told(index))
-        told = SharedProgress(source.progress, lambda text: self._news.other_progress(index, text))
-        board.add(f"data-{index}", told)
+        self._news.begin(told)
+        shared = SharedProgress(source.progress, lambda text: self._news.other_progress(index, text))
+        board.add(f"data-{index}", shared)
         board.remove(f"data-{index - _LOOPS_PUBLISHED}")
         return self._batches(index, source, board, saving)
 

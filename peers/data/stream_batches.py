@@ -51,6 +51,7 @@ class StreamBatches:
         device: torch.device | str | None = None,
         on_progress: Callable[[], None] | None = None,
         warn: Callable[[str], None] = lambda _: None,
+        on_beginning: Callable[[float], None] = lambda _: None,
         **loader: Any,
     ) -> None:
         """Prepare the batches.
@@ -66,6 +67,7 @@ class StreamBatches:
             device: The device to which tensors are moved; by default they stay where they are.
             on_progress: Called in the trainer's thread when this peer has done a chunk.
             warn: Called with a sentence if the stream ends before the swarm is through.
+            on_beginning: Called once with a number that stands for the beginning of the stream.
             loader: Options of `DataLoader`.
         """
         check_options(loader)
@@ -73,6 +75,7 @@ class StreamBatches:
         #: The number of samples that the swarm goes through.
         self.total_samples = batches * batch_size
         self._rank, self._seed, self._warn = rank, seed, warn
+        self._on_beginning: Callable[[float], None] | None = on_beginning
         self._claims = Claims(
             batches, 1, draw(seed, batches, batch_size, 1), rank=rank, ranks=ranks, on_progress=on_progress
         )
@@ -111,6 +114,7 @@ class StreamBatches:
             self._claims.hand_out(place, found.samples)
             self._reading.positions[found.worker] = found.position
             self._reading.first = (found.worker + 1) % self._workers
+            self._look()
             batch = found.content
             yield batch if self._device is None else to_device(batch, self._device, self._pinned)
             if loop != self._loop:
@@ -120,6 +124,11 @@ class StreamBatches:
     def _take_seat(self) -> None:
         live = sorted({*self._claims.ranks(), self._rank})
         self._seats.change(live.index(self._rank), len(live))
+
+    def _look(self) -> None:
+        if self._on_beginning is not None and (sketch := self._seats.sketch) is not None:
+            self._on_beginning(sketch)
+            self._on_beginning = None
 
     def _ended(self) -> None:
         """Say that the stream of this peer has no more."""

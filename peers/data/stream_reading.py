@@ -19,6 +19,7 @@ A position counts what was read of the stream, not what was taken of it. So it s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -29,10 +30,14 @@ import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 from torch.utils.data._utils import worker as torch_worker
 
+from peers.data.fingerprints import sketch_of
+
 __all__ = ["Collation", "Position", "Seats", "StreamBatch", "StreamReading", "opens_parts"]
 
 _BITS = 32
 _END = object()
+#: The samples of a stream that are compared with those of other peers.
+_BEGINNING = 4
 
 
 def opens_parts(stream: Any) -> bool:
@@ -52,13 +57,18 @@ class Position(NamedTuple):
 
 
 class Seats:
-    """The index of this peer among all that read, and how many these are. Workers see changes at once."""
+    """What the trainer and the workers of a peer share: its index among all that read, their number, and a sketch.
+
+    Workers see changes at once.
+    """
 
     def __init__(self, *, in_workers: bool) -> None:
         # One number, since of two a worker could read one before a change and the other one after it.
         self._packed = torch.tensor([1], dtype=torch.int64)
+        self._sketch = torch.tensor([math.nan], dtype=torch.float64)
         if in_workers:
-            self._packed.share_memory_()  # type: ignore[no-untyped-call]
+            for one in (self._packed, self._sketch):
+                one.share_memory_()  # type: ignore[no-untyped-call]
 
     def change(self, index: int, count: int) -> None:
         """Let this peer be the one with this index of so many."""
@@ -68,6 +78,17 @@ class Seats:
         """Return the index and the count."""
         packed = int(self._packed[0])
         return packed >> _BITS, packed & ((1 << _BITS) - 1)
+
+    def saw(self, beginning: list[Any]) -> None:
+        """Note how the stream begins."""
+        sketch = sketch_of(beginning)
+        self._sketch[0] = math.nan if sketch is None else sketch
+
+    @property
+    def sketch(self) -> float | None:
+        """A number that stands for the beginning of the stream; None if it is not known, or says nothing."""
+        sketch = float(self._sketch[0])
+        return None if math.isnan(sketch) or not sketch else sketch
 
 
 class _Sample(NamedTuple):
@@ -132,13 +153,18 @@ class StreamReading(IterableDataset[_Sample]):
             # What was read of another part says nothing of this one.
             read = position.read if (part, parts) == (position.part, position.parts) else 0
             takes_turns = parts == 1 and not self._sharded
-            index = 0
+            index, beginning = 0, list[Any]()
+            looks = not (worker or position.passes or (takes_turns and opens_parts(self._stream)))
             while True:
                 with told():
                     value = next(source, _END)
                 if value is _END:
                     break
                 index += 1
+                if looks and index <= _BEGINNING:
+                    beginning.append(value)
+                    if index == _BEGINNING:
+                        self._seats.saw(beginning)
                 if index <= read:
                     continue
                 position = Position(position.passes, index, position.total + 1, part, parts)

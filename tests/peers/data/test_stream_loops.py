@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
@@ -21,11 +22,14 @@ from peers.rate_schedule import SwarmSchedule
 
 
 class Endless(IterableDataset[torch.Tensor]):
+    """All numbers, from a start on and in steps."""
+
+    def __init__(self, start: int = 0, step: int = 1) -> None:
+        self.start, self.step = start, step
+
     def __iter__(self) -> Iterator[torch.Tensor]:
-        number = 0
-        while True:
+        for number in itertools.count(self.start, self.step):
             yield torch.tensor([float(number)])
-            number += 1
 
 
 def prepared() -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -147,6 +151,7 @@ def test_a_run_that_resumes_gets_the_batches_that_an_uninterrupted_one_gets(tmp_
         (Endless(), {"steps": 1.5}, "steps must be a whole number of at least 1, not 1.5"),
         (Endless(), {"batch_size": True, "steps": 1}, "batch_size must be a whole number of at least 1, not True"),
         (Endless(), {"steps": 1, "shuffle": True}, "shuffle cannot be set"),
+        (lambda part, parts: range(part, 9, parts), {"steps": 1, "sharded": True}, "opens the part that it is told to"),
         (lambda: [1], {"steps": 1}, "the function <lambda> cannot be called with two numbers"),
         ([1, 2], {"samples": 5}, "list has a length and an index, so the swarm goes through it by epochs"),
         ([1, 2], {}, "give epochs=N"),
@@ -172,3 +177,32 @@ def test_a_crew_is_told_to_use_shards() -> None:
         peer.crew.rows = 1
 
     swarm(1, body)
+
+
+@pytest.mark.parametrize(
+    ("stream", "sharded", "says"),
+    [
+        (lambda _: Endless(), False, None),
+        (Endless, False, "begin with different samples, and each takes only every n-th of its own"),
+        (Endless, True, None),
+        (lambda _: Endless(), True, "begin with the same samples, and each takes all of its own"),
+        (lambda _: lambda part, parts: Endless(part, parts), False, None),
+        (lambda _: lambda *_: Endless(), False, "begin with the same samples"),
+    ],
+    ids=["same", "different", "sharded", "same and sharded", "parts", "no parts"],
+)
+def test_streams_that_are_shared_out_wrongly_are_told(
+    stream: Any, sharded: bool, says: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    def body(peer: Peer) -> None:
+        model, optimizer = prepared()
+        peer.attach(model, optimizer)
+        for batch in peer.batches(stream(peer.rank), 4, steps=30, sharded=sharded):
+            model(batch).sum().backward()
+            optimizer.step()
+        peer.consensus()
+
+    swarm(2, body, algorithm="sgp")
+    told = [text for text in caplog.messages if "begin with" in text]
+    assert len(told) == (2 if says else 0), "once at each peer"
+    assert all(says in text for text in told if says)
