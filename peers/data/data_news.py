@@ -198,7 +198,7 @@ class DataNews:
             self._find(
                 f"loop {ours.number}",
                 f"the streams of this peer and of rank {rank} begin with different samples, and each takes only every "
-                "n-th of its own: so many are seen by nobody. If the stream is sharded already, or draws at random, "
+                "n-th of its own: some samples are seen by nobody. If the stream is sharded already or draws at random, "
                 "give peer.batches sharded=True; if it shuffles, let it have the same seed at every peer",
             )
 

@@ -41,7 +41,9 @@ def check_indexed(dataset: Any) -> None:
     if dataset is None or isinstance(dataset, bool | int | float):
         raise SettingsError(f"dataset: {dataset!r} is not a data set. Give an object with a length and an index")
     if isinstance(dataset, DataLoader):
-        raise SettingsError(_answer_to_loader(dataset))
+        raise SettingsError(
+            f"dataset: {name} is a loader, not a data set. Give what it is made of: {_answer_to_loader(dataset)}"
+        )
     if isinstance(dataset, str | bytes):
         raise SettingsError(f"dataset: {name} {dataset!r:.80} is a name, not a data set. Load the data set first")
     if is_stream(dataset) or not _has_numbers(dataset):
@@ -156,10 +158,7 @@ def _answer_to_loader(loader: DataLoader[Any]) -> str:
         for option in ("collate_fn", "worker_init_fn", "multiprocessing_context")
         if getattr(loader, option) != getattr(usual, option)
     ]
-    told = (
-        f"dataset: {type(loader).__name__} is a loader, not a data set. Give what it is made of: "
-        f"peer.batches({', '.join(call)}), or peer.sampler(loader.dataset) for a loader of your own"
-    )
+    told = f"peer.batches({', '.join(call)}), or peer.sampler(loader.dataset) for a loader of your own"
     if not stream and type(loader.sampler) not in (RandomSampler, SequentialSampler):
         told += f". Its {type(loader.sampler).__name__} is not used: the swarm decides on the order"
     return told

@@ -125,8 +125,8 @@ def for_batches(
 
         if sharded and opens_parts(dataset):
             raise SettingsError(
-                f"sharded={sharded} is for streams that are sharded by themselves, and {type(dataset).__name__} opens "
-                "the part that it is told to. Leave it out"
+                f"sharded={sharded} is for streams that are sharded by themselves, and {type(dataset).__name__} is a "
+                "function that opens one part of a stream. Leave it out"
             )
         distinct = sharded or opens_parts(dataset)
         return LoopMaker(of_stream, dataset, count * batch_size, batch_size, 0, distinct)

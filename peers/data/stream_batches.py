@@ -23,7 +23,7 @@ from peers.data.batches import to_device
 from peers.data.claims import Claims
 from peers.data.dataset_checks import StreamError, check_options
 from peers.data.progress import ProgressError
-from peers.data.stream_reading import Collation, Position, Seats, StreamBatch, StreamReading
+from peers.data.stream_reading import Collation, Position, StreamBatch, StreamReading, StreamSeat
 from peers.data.workers import ServingWorker
 from topologies.draws import draw
 
@@ -83,8 +83,8 @@ class StreamBatches:
         self.progress = self._claims.progress
         self._device, self._pinned = device, bool(loader.get("pin_memory"))
         self._workers = max(1, loader.get("num_workers", 0))
-        self._seats = Seats(in_workers=bool(loader.get("num_workers")))
-        self._reading = StreamReading(stream, self._seats, self._workers, sharded=sharded)
+        self._seat = StreamSeat(in_workers=bool(loader.get("num_workers")))
+        self._reading = StreamReading(stream, self._seat, self._workers, sharded=sharded)
         self._generator = torch.Generator()  # see `Batches`
         loader["worker_init_fn"] = ServingWorker(loader.get("worker_init_fn"))
         loader["collate_fn"] = Collation(loader.get("collate_fn"))
@@ -123,10 +123,10 @@ class StreamBatches:
 
     def _take_seat(self) -> None:
         live = sorted({*self._claims.ranks(), self._rank})
-        self._seats.change(live.index(self._rank), len(live))
+        self._seat.change(live.index(self._rank), len(live))
 
     def _look(self) -> None:
-        if self._on_beginning is not None and (sketch := self._seats.sketch) is not None:
+        if self._on_beginning is not None and (sketch := self._seat.sketch) is not None:
             self._on_beginning(sketch)
             self._on_beginning = None
 
@@ -180,5 +180,5 @@ def _decoded(state: bytes) -> tuple[int, list[Position], bytes]:
     counts = [first, *(count for position in positions for count in position)]
     whole = all(type(count) is int and count >= 0 for count in counts) and isinstance(claims, bytes)
     if not whole or not first < len(positions):
-        raise ProgressError("the state of a stream is damaged: it has something else than positions of workers")
+        raise ProgressError(f"the state of a stream is damaged: {counts!r:.80} are not positions of workers")
     return first, positions, claims

@@ -32,7 +32,7 @@ from torch.utils.data._utils import worker as torch_worker
 
 from peers.data.fingerprints import sketch_of
 
-__all__ = ["Collation", "Position", "Seats", "StreamBatch", "StreamReading", "opens_parts"]
+__all__ = ["Collation", "Position", "StreamBatch", "StreamReading", "StreamSeat", "opens_parts"]
 
 _BITS = 32
 _END = object()
@@ -56,7 +56,7 @@ class Position(NamedTuple):
     parts: int = 1
 
 
-class Seats:
+class StreamSeat:
     """What the trainer and the workers of a peer share: its index among all that read, their number, and a sketch.
 
     Workers see changes at once.
@@ -71,7 +71,7 @@ class Seats:
                 one.share_memory_()  # type: ignore[no-untyped-call]
 
     def change(self, index: int, count: int) -> None:
-        """Let this peer be the one with this index of so many."""
+        """Let this peer be the one with this index among a number of peers."""
         self._packed[0] = index << _BITS | count
 
     def now(self) -> tuple[int, int]:
@@ -99,7 +99,7 @@ class _Sample(NamedTuple):
 
 
 class StreamBatch(NamedTuple):
-    """A batch of so many samples, the worker that has made it, and where that was then."""
+    """A batch, the number of its samples, the worker that has made it, and where that was then."""
 
     content: Any
     samples: int
@@ -123,16 +123,16 @@ class Collation:
 class StreamReading(IterableDataset[_Sample]):
     """What the workers of one peer's loader read."""
 
-    def __init__(self, stream: Any, seats: Seats, workers: int, *, sharded: bool) -> None:
+    def __init__(self, stream: Any, seat: StreamSeat, workers: int, *, sharded: bool) -> None:
         """Prepare to read.
 
         Args:
             stream: an iterable, or a function that opens a part of it.
-            seats: where this peer sits among the others.
+            seat: where this peer sits among the others.
             workers: the number of processes that read; 1 if the trainer reads itself.
             sharded: whether the stream yields other samples at each peer and in each worker by itself.
         """
-        self._stream, self._seats, self._workers, self._sharded = stream, seats, workers, sharded
+        self._stream, self._seat, self._workers, self._sharded = stream, seat, workers, sharded
         #: Where each worker goes on, and which one makes the first batch: torch always begins with its number 0.
         self.positions = [Position()] * workers
         self.first = 0
@@ -164,7 +164,7 @@ class StreamReading(IterableDataset[_Sample]):
                 if looks and index <= _BEGINNING:
                     beginning.append(value)
                     if index == _BEGINNING:
-                        self._seats.saw(beginning)
+                        self._seat.saw(beginning)
                 if index <= read:
                     continue
                 position = Position(position.passes, index, position.total + 1, part, parts)
@@ -179,7 +179,7 @@ class StreamReading(IterableDataset[_Sample]):
         if not opens_parts(self._stream):
             own = (worker, self._workers) if self._sharded else (0, 1)
             return _from_the_start(self._stream, passes), *own
-        index, count = self._seats.now()
+        index, count = self._seat.now()
         part, parts = index * self._workers + worker, count * self._workers
         source = _from_the_start(self._stream(part, parts), passes)
         first = next(source, _END)
@@ -188,7 +188,7 @@ class StreamReading(IterableDataset[_Sample]):
         return chain([first], source), part, parts
 
     def _is_own(self, number: int, worker: int) -> bool:
-        index, count = self._seats.now()
+        index, count = self._seat.now()
         return number % (count * self._workers) == index * self._workers + worker
 
 

@@ -151,7 +151,11 @@ def test_a_run_that_resumes_gets_the_batches_that_an_uninterrupted_one_gets(tmp_
         (Endless(), {"steps": 1.5}, "steps must be a whole number of at least 1, not 1.5"),
         (Endless(), {"batch_size": True, "steps": 1}, "batch_size must be a whole number of at least 1, not True"),
         (Endless(), {"steps": 1, "shuffle": True}, "shuffle cannot be set"),
-        (lambda part, parts: range(part, 9, parts), {"steps": 1, "sharded": True}, "opens the part that it is told to"),
+        (
+            lambda part, parts: range(part, 9, parts),
+            {"steps": 1, "sharded": True},
+            "is a function that opens one part of a stream",
+        ),
         (lambda: [1], {"steps": 1}, "the function <lambda> cannot be called with two numbers"),
         ([1, 2], {"samples": 5}, "list has a length and an index, so the swarm goes through it by epochs"),
         ([1, 2], {}, "give epochs=N"),
