@@ -83,8 +83,8 @@ class SwarmSchedule:
         now = self._peer.progress
         if math.isnan(now.step_share):
             raise SettingsError(
-                f"{type(self._scheduler).__name__} cannot follow the swarm's clock here: with allreduce that counts steps, "
-                "and nobody knows how many a loop over data shards takes. Step the scheduler itself, without SwarmSchedule"
+                f"{type(self._scheduler).__name__} cannot follow the swarm's clock here: with allreduce that counts "
+                "steps, and nobody knows how many a loop over data shards takes. Step it without SwarmSchedule"
             )
         if not now.step_share:
             done = now.fraction if now.loop == self._loop else float(now.loop > self._loop)

@@ -198,8 +198,8 @@ class DataNews:
             self._find(
                 f"loop {ours.number}",
                 f"the streams of this peer and of rank {rank} begin with different samples, and each takes only every "
-                "n-th of its own: some samples are seen by nobody. If the stream is sharded already or draws at random, "
-                "give peer.batches sharded=True; if it shuffles, let it have the same seed at every peer",
+                "n-th of its own: some samples are seen by nobody. If the stream is sharded, or draws at random, give "
+                "peer.batches sharded=True; if it shuffles, let it have the same seed at every peer",
             )
 
     def _find(self, what: str, sentence: str) -> None:

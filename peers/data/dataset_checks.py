@@ -8,7 +8,14 @@ from collections.abc import Iterable, Mapping, Sized
 from typing import Any, SupportsIndex
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    default_convert,
+)
 
 from gossip.errors import GossipError, SettingsError
 from peers.crew.crew import Crew
@@ -156,7 +163,7 @@ def _answer_to_loader(loader: DataLoader[Any]) -> str:
     call += [
         f"{option}=loader.{option}"
         for option in ("collate_fn", "worker_init_fn", "multiprocessing_context")
-        if getattr(loader, option) != getattr(usual, option)
+        if getattr(loader, option) not in (getattr(usual, option), default_convert)
     ]
     told = f"peer.batches({', '.join(call)}), or peer.sampler(loader.dataset) for a loader of your own"
     if not stream and type(loader.sampler) not in (RandomSampler, SequentialSampler):

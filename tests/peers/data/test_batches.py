@@ -335,7 +335,7 @@ def test_what_cannot_be_shared_out_is_refused_with_advice(data: Any, options: di
             DataLoader([1, 2], sampler=SubsetRandomSampler([0]), num_workers=1, prefetch_factor=4),
             "prefetch_factor=4), or peer.sampler(loader.dataset) for a loader of your own. Its SubsetRandomSampler is",
         ),
-        (DataLoader([1, 2], batch_size=None), "peer.batches(loader.dataset, BATCH_SIZE, epochs"),
+        (DataLoader([1, 2], batch_size=None), "peer.batches(loader.dataset, BATCH_SIZE, epochs), or"),
     ],
 )
 def test_a_loader_is_answered_with_the_call_that_takes_its_place(loader: DataLoader[int], says: str) -> None:
