@@ -52,7 +52,7 @@ class ShardNames:
         """
         self._shards, self._seed = shards, seed
         self._claims = Claims(
-            *(len(shards), epochs, draw(seed, len(shards), 2)),
+            *(len(shards), epochs, draw(seed, len(shards), 1, 2)),
             rank=rank,
             ranks=ranks,
             on_progress=on_progress,
