@@ -205,11 +205,15 @@ def test_a_schedule_with_allreduce_says_that_shards_have_no_known_steps() -> Non
 
 
 def test_fewer_shards_than_peers_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    def body(peer: Peer) -> None:
+    def body(peer: Peer) -> list[str]:
         optimizer = attached(peer)
-        for _ in peer.shards(["one"], 1):
+        peer._loops._view = lambda: (0, 1)
+        found = []
+        for name in peer.shards(["one"], 1):
+            found.append(name)
             optimizer.step()
         peer.consensus()
+        return found
 
-    swarm(2, body)
+    assert swarm(1, body) == [["one"]]
     assert any("there are fewer shards (1) than peers (2)" in text for text in caplog.messages)
