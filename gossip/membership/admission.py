@@ -8,6 +8,9 @@ The newcomer asks its contacts in turn until one answers (`JoinRequest`). A memb
       belongs to the same process
     another process that still counts as living           ping it. If it answers: taken. If not: as if it were dead
 
+A process that did not answer because it was stopped may go on later. Whoever hears from it then tells it, at its own
+endpoint, who has its rank now, and it ends with an error.
+
 Sequences start from 0 in each life, so a restarted process must not continue in its former life. It cannot always be
 told apart from a newcomer whose welcome was lost, so both take a later life, which costs a newcomer nothing.
 

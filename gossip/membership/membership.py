@@ -344,7 +344,8 @@ class Membership:
         if incarnation >= record.incarnation and not (record.final and incarnation == record.incarnation):
             self._probes.heard(rank)
         if self._opinions.heard(rank, incarnation, refutations, now):
-            self._post.say(rank, bodies.MemberNews(), tell=rank)
+            # A process that has lost its rank to another one is found where it was; only then can it know, and end.
+            self._post.say(rank, bodies.MemberNews(), tell=rank, to=self._opinions.replaced(rank, incarnation))
 
     # Statements about this peer
 

@@ -52,6 +52,8 @@ class Opinions:
         self._late: dict[int, int] = {}
         #: The time at which a member was last told this peer's belief about it.
         self._told: dict[int, float] = {}
+        #: The last record of a process whose rank another process has now, by that rank. It may still run.
+        self._replaced: dict[int, Record] = {}
 
     @property
     def me(self) -> Record:
@@ -96,6 +98,8 @@ class Opinions:
             self._reported_slow.discard(rank)
             self._late.pop(rank, None)
             self._told.pop(rank, None)
+        if before is not None and before.state is not State.LEFT and not before.same_process(record):
+            self._replaced[rank] = before
         self.table.put(record)
         if record.state is State.SUSPECT:
             least = self._settings.suspicion_least(self.table.living)
@@ -137,6 +141,11 @@ class Opinions:
             self._timers.set("suspect", suspicion.ends_at, rank)
             self.updates.drop(rank)
         return self._may_tell(rank, now)
+
+    def replaced(self, rank: int, incarnation: int) -> Record | None:
+        """Return the record of the process that had this life of a rank, if another process has the rank now."""
+        former = self._replaced.get(rank)
+        return former if former is not None and former.incarnation == incarnation else None
 
     def refuse_to_wait(self, rank: int, slow: bool) -> None:
         """Note that the layer above finds a member slow, or no longer slow."""

@@ -77,6 +77,25 @@ def test_if_the_first_does_not_answer_the_second_takes_over_with_a_later_life(li
     assert expected in [envelope.said for to, envelope in sent if to == 5]
 
 
+@pytest.mark.parametrize("dead_before", [False, True])
+def test_one_that_lost_its_rank_while_it_was_stopped_is_told_at_its_own_endpoint(dead_before: bool) -> None:
+    """Otherwise it would hear nothing, take all others for dead, and train alone for ever."""
+    hand = Hand()
+    if dead_before:
+        hand.say(1, MemberNews(), record_of(5).become(State.DEAD))
+    answers(hand, 5, 1, "other:1")
+    hand.until(hand.now + 1.51)
+    assert hand.one.record(5) == replace(record_of(5, 1), endpoint="other:1")
+    sends = [effect for effect in hand.say(5, Ping(7)) if isinstance(effect, SendBody)]
+    assert "peer-5:5555" in [one.endpoint for one in sends]
+    told = next(one for one in sends if one.endpoint == "peer-5:5555")
+    former = Hand()
+    former.one = Membership(record_of(5), SETTINGS, 1, 0.0, {0: record_of(0), 5: record_of(5)})
+    (refused,) = only(former.feed(BodyReceived(0, told.body)), JoinRefused)
+    assert isinstance(refused, JoinRefused)
+    assert "rank 5 is taken: other:1" in refused.reason
+
+
 def test_the_rank_of_the_contact_itself_is_taken() -> None:
     hand = Hand()
     ((said, to),) = answers(hand, 0, 9, "other:1")

@@ -28,6 +28,13 @@ PATIENCE = 60.0
 pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
 
 
+@pytest.fixture(autouse=True)
+def _peers_end(tmp_path: Path) -> Iterator[None]:
+    """Let the peers of a test end, also if it failed: they outlive their launcher, and train until they are stopped."""
+    yield
+    (tmp_path / "stop").touch()
+
+
 def gossip(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "launch.cli", *map(str, arguments)]
 
