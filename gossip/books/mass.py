@@ -21,7 +21,7 @@ import xxhash
 
 from gossip.codecs import Codec, Payload, Unencodable
 from gossip.errors import SettingsError
-from gossip.values.blocks import Values, blend, copy, shift
+from gossip.values.blocks import Values, blend, copy, dot, shift
 from gossip.values.layout import Layout
 from gossip.values.memory import Owner
 from gossip.values.pool import Pool
@@ -137,6 +137,6 @@ class Mass:
 def distance(own: Values, values: Values) -> float:
     """Return how far the values lie from ``own``, relative to its length: 0 where they agree."""
     wide, other = own.astype(np.float64), values.astype(np.float64)
-    length = math.sqrt(float(np.dot(wide, wide)))
+    length = math.sqrt(dot(wide, wide))
     wide -= other
-    return math.sqrt(float(np.dot(wide, wide))) / (length or 1.0)
+    return math.sqrt(dot(wide, wide)) / (length or 1.0)

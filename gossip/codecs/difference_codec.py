@@ -24,7 +24,7 @@ import numpy.typing as npt
 from gossip import codecs
 from gossip.codecs.codec import WIDE, Codec, Given, Payload
 from gossip.errors import Reason, Rejected
-from gossip.values.blocks import Values
+from gossip.values.blocks import Values, dot
 
 __all__ = ["DifferenceCodec"]
 
@@ -72,7 +72,7 @@ class DifferenceCodec(Codec):
         values = np.random.Generator(np.random.PCG64(_SEED)).standard_normal(_COUNT).astype(WIDE)
         carried = self.decode(self.encode(values), _COUNT, WIDE)
         rest = values - carried
-        arrives = 1.0 - float(np.dot(rest, rest)) / float(np.dot(values, values))
+        arrives = 1.0 - dot(rest, rest) / dot(values, values)
         return arrives / (3 - 2 * arrives)
 
 
@@ -80,5 +80,5 @@ def _factor(values: Values, carried: Values) -> float:
     """Return the factor, at most 1, with which ``carried`` is nearest to ``values``."""
     with np.errstate(all="ignore"):
         own, other = values.astype(np.float64), carried.astype(np.float64)
-        found = float(np.dot(own, other)) / (float(np.dot(other, other)) or 1.0)
+        found = dot(own, other) / (dot(other, other) or 1.0)
     return min(1.0, max(0.0, found)) if math.isfinite(found) else 1.0

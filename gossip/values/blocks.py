@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-__all__ = ["BFLOAT16", "BLOCK_BYTES", "Inspection", "Values", "blend", "copy", "inspect", "is_finite", "shift"]
+__all__ = ["BFLOAT16", "BLOCK_BYTES", "Inspection", "Values", "blend", "copy", "dot", "inspect", "is_finite", "shift"]
 
 Values = npt.NDArray[Any]
 
@@ -54,6 +54,14 @@ class _Scratch(threading.local):
 
 
 _scratch = _Scratch()
+
+
+def dot(one: Values, other: Values) -> float:
+    """Return the sum of the products, in double precision: the same on every machine.
+
+    `numpy.dot` is BLAS's, whose order of summing depends on the processor and on settings of BLAS.
+    """
+    return float(np.add.reduce(np.multiply(one, other, dtype=np.float64)))
 
 
 def inspect(values: Values) -> Inspection:
