@@ -1,0 +1,78 @@
+"""What peers on Ray run in the tests. Ray's workers import this module: torch is imported only where it is needed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def until_told(config: dict[str, Any]) -> dict[str, Any]:
+    """Train a line until a file says stop, and agree; say in a file each time that a process trains."""
+    import torch
+
+    import peers
+
+    stop, signs = Path(config["stop"]), Path(config["signs"])
+    torch.manual_seed(os.getpid())
+    with peers.join() as peer:
+        model = torch.nn.Linear(8, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        peer.attach(model, optimizer)
+        generator = torch.Generator().manual_seed(peer.rank)
+        first = peer.step
+        while not stop.exists():
+            x = torch.randn(8, 8, generator=generator)
+            loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            peer.log(loss=loss)
+            optimizer.step()
+            if peer.step == first + 20:
+                (signs / f"{peer.rank}-{os.getpid()}").touch()
+            time.sleep(0.02)  # what a step computes
+        apart = peer.consensus()
+    return {
+        "rank": peer.rank,
+        "apart": apart,
+        "weights": [value for parameter in model.parameters() for value in parameter.flatten().tolist()],
+        "pid": os.getpid(),
+        "channel": os.environ["GOSSIP_CHANNEL"],
+        "environment": [name for name in os.environ if name.startswith("GOSSIP_")],
+        "encrypted": peer._setup.keys is not None,
+    }
+
+
+def fails() -> None:
+    """Raise an error before joining."""
+    raise ZeroDivisionError("the data is not there")
+
+
+def never_joins(config: dict[str, Any]) -> float:
+    """Return without being a peer."""
+    return float(config["value"])
+
+
+def in_a_worker(config: dict[str, Any]) -> None:
+    """Join in a worker of ray.train, and train a few steps beside its process group."""
+    import ray.train
+    import torch
+
+    import peers
+
+    with peers.join(**config) as peer:
+        torch.manual_seed(peer.rank)
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        peer.attach(model, optimizer)
+        for _ in range(20):
+            x = torch.randn(8, 4)
+            optimizer.zero_grad()
+            (model(x) - x.sum(1, keepdim=True)).square().mean().backward()
+            optimizer.step()
+        peer.consensus()
+        weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+        everybodys = [torch.zeros_like(weights) for _ in range(peer.world_size)]
+        torch.distributed.all_gather(everybodys, weights)
+    ray.train.report({"rank": peer.rank, "peers": peer.world_size, "weights": [one.tolist() for one in everybodys]})

@@ -1,0 +1,194 @@
+"""Starts a Ray cluster of two raylets on loopback, and goes through what the tests ask for.
+
+python ray_script.py OUTPUT SCENARIO...: writes what came of each scenario into OUTPUT/SCENARIO.json.
+
+Nothing here is seen by another Ray, and nothing is left: ports are free ones, and the directory is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+# Before ray is imported. Sockets have short names, so the directory is not one of pytest's.
+os.environ |= {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_TMPDIR": tempfile.mkdtemp(prefix="gossip-ray-"),
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # all on 127.0.0.1, as on a Mac
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_TRAIN_ENABLE_CONTROLLER_LOGGING": "0",
+    "RAY_enable_metrics_collection": "0",
+    "OMP_NUM_THREADS": "1",
+    "RAY_DEDUP_LOGS": "0",
+}
+
+import ray
+import ray_functions
+from ray.cluster_utils import Cluster
+
+from peers.integrations.ray import NoRoom, Swarm, SwarmError, SwarmResult
+
+#: Nothing here takes this many seconds, unless it hangs.
+LONGEST = 150.0
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that happens in another process."""
+    deadline = time.monotonic() + LONGEST
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(what)
+        time.sleep(0.1)
+
+
+class Scenarios:
+    """What the tests ask for, each on the same cluster."""
+
+    def __init__(self, output: Path, cluster: Cluster, second: Any) -> None:
+        self._output, self._cluster, self._second = output, cluster, second
+
+    def failing(self) -> dict[str, Any]:
+        """A function that raises, one that never joins, and more peers than there is room for."""
+        said: dict[str, Any] = {}
+        for name, swarm in {
+            "raises": Swarm(ray_functions.fails, num_peers=2, restarts=3),
+            "never joins": Swarm(ray_functions.never_joins, num_peers=1, config={"value": 3}),
+            "no room": Swarm(ray_functions.fails, num_peers=9, placement_timeout=1.0),
+        }.items():
+            try:
+                swarm.fit()
+            except SwarmError as error:
+                said[name] = {
+                    "error": str(error),
+                    "cause": repr(error.__cause__),
+                    "restarts": [peer.restarts for peer in error.result.peers],
+                }
+            except NoRoom as error:
+                said[name] = {"error": str(error)}
+        return said
+
+    def losses(self) -> dict[str, Any]:
+        """Three peers: one is killed and comes back, then a node is removed, and those who are left agree."""
+        stop, signs = self._output / "stop", self._output / "signs"
+        signs.mkdir()
+        swarm = Swarm(
+            ray_functions.until_told,
+            num_peers=3,
+            config={"stop": str(stop), "signs": str(signs)},
+            restarts=1,
+            run_dir=self._output / "run",
+            faults="kill:0@30",
+            start_timeout=LONGEST,
+        )
+        results: list[Any] = []
+        fitting = threading.Thread(target=lambda: results.append(_result(swarm.fit)))
+        fitting.start()
+
+        def lives() -> list[str]:
+            assert not results, results
+            return sorted(sign.name.partition("-")[0] for sign in signs.iterdir())
+
+        until(lambda: lives() == ["0", "0", "1", "2"], "rank 0 was killed and trains again")
+        self._cluster.remove_node(self._second)
+        until(lambda: self._nodes() == 1, "the head node has noticed")
+        time.sleep(2.0)  # the others go on
+        stop.touch()
+        fitting.join(LONGEST)
+        return results[0]
+
+    def interrupted(self) -> dict[str, Any]:
+        """Ctrl-C: the peer saves a checkpoint, and `fit` raises."""
+        signs, run = self._output / "signs-2", self._output / "run-2"
+        signs.mkdir()
+        config = {"stop": str(self._output / "never"), "signs": str(signs)}
+        swarm = Swarm(ray_functions.until_told, 1, config=config, run_dir=run, checkpoint_every=1_000_000)
+
+        def press() -> None:
+            until(lambda: any(signs.iterdir()), "it trains")
+            signal.raise_signal(signal.SIGINT)
+
+        threading.Thread(target=press, daemon=True).start()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        began = time.monotonic()
+        try:
+            swarm.fit()
+        except KeyboardInterrupt:
+            return {"files": sorted(str(path.relative_to(run)) for path in run.rglob("*")), "began": began}
+        return {"files": []}
+
+    def ray_train(self) -> dict[str, Any]:
+        """Peers in the workers of a TorchTrainer."""
+        from ray.train import RunConfig, ScalingConfig
+        from ray.train.torch import TorchTrainer
+
+        trainer = TorchTrainer(
+            ray_functions.in_a_worker,
+            train_loop_config={"start_timeout": LONGEST},
+            scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5}),
+            run_config=RunConfig(storage_path=str(self._output / "storage")),
+        )
+        return dict(trainer.fit().metrics)
+
+    def _nodes(self) -> int:
+        return sum(node["Alive"] for node in ray.nodes())
+
+
+def _result(fit: Callable[[], SwarmResult]) -> dict[str, Any]:
+    try:
+        result = fit()
+    except BaseException as error:  # noqa: BLE001 - the test looks at it
+        return {"failed": "".join(traceback.format_exception(error))}
+    return {
+        "values": result.values,
+        "errors": {rank: str(error) for rank, error in result.errors.items()},
+        "restarts": [peer.restarts for peer in result.peers],
+        "nodes": [peer.node for peer in result.peers],
+        "metrics": [dict(peer.metrics) for peer in result.peers],
+        "run_dir": result.run_dir,
+    }
+
+
+@contextmanager
+def cluster() -> Iterator[tuple[Cluster, Any]]:
+    """Two raylets: one with room for two peers, and one for a third."""
+    small = {"object_store_memory": 80 << 20}
+    head = {"num_cpus": 2, "include_dashboard": False, "no_monitor": True, "include_log_monitor": False}
+    made = Cluster(initialize_head=True, head_node_args={**small, **head, "dashboard_agent_listen_port": 0})
+    try:
+        second = made.add_node(num_cpus=1, **small)
+        ray.init(address=made.address, log_to_driver=False, configure_logging=False)
+        yield made, second
+    finally:
+        ray.shutdown()
+        made.shutdown()
+        shutil.rmtree(os.environ["RAY_TMPDIR"], ignore_errors=True)
+
+
+def main() -> None:
+    output = Path(sys.argv[1])
+    with cluster() as (made, second):
+        scenarios = Scenarios(output, made, second)
+        for name in sys.argv[2:]:
+            began = time.monotonic()
+            try:
+                said = getattr(scenarios, name)()
+            except BaseException as error:  # noqa: BLE001 - the test looks at it
+                said = {"failed": "".join(traceback.format_exception(error))}
+            sys.stderr.write(f"{name}: {time.monotonic() - began:.0f} s\n")
+            (output / f"{name}.json").write_text(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main()
