@@ -33,7 +33,7 @@ from peers.environment_settings import PLACE, settings_from
 from peers.integrations.ray_member import takes_config
 from peers.integrations.ray_placement import STRATEGIES, NoRoom, Placement, bundle_of
 from peers.integrations.ray_results import LostPeer, PeerResult, SwarmError, SwarmResult
-from peers.integrations.ray_supervisor import Supervisor
+from peers.integrations.ray_supervisor import Supervisor, why
 from peers.setup import Setup
 
 __all__ = ["LostPeer", "NoRoom", "PeerResult", "Swarm", "SwarmError", "SwarmResult"]
@@ -82,6 +82,7 @@ class Swarm:
 
         Raises:
             SettingsError: If an argument or a setting is wrong.
+            TopologyError: If there is no such topology for this many peers.
         """
         if not callable(function):
             raise SettingsError(f"function={function!r:.80} cannot be called: give the function that trains a peer")
@@ -93,7 +94,7 @@ class Swarm:
             if isinstance(count, bool) or not isinstance(count, int) or count < least:
                 raise SettingsError(f"{name}={count!r} must be a whole number of {least} or more")
         if strategy not in STRATEGIES:
-            raise SettingsError(f"strategy={strategy!r} is none of Ray's: choose {', '.join(STRATEGIES)}")
+            raise SettingsError(f"strategy={strategy!r} is not one of {', '.join(STRATEGIES)}")
         for name, seconds in (("placement_timeout", placement_timeout), ("stop_timeout", stop_timeout)):
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
                 raise SettingsError(f"{name}={seconds!r} must be a number of seconds above 0")
@@ -130,9 +131,7 @@ class Swarm:
         if not result.values:
             rank = supervisor.first_lost
             first = result.errors[rank]
-            raise SwarmError(
-                f"none of {len(result.peers)} peers finished; rank {rank} first: {first}", result
-            ) from first
+            raise SwarmError(f"none of {len(result.peers)} peers finished. Rank {rank} {why(first)}", result) from first
         return result
 
 

@@ -25,7 +25,7 @@ from peers.invitations import JOIN, WATCH, write_invitations
 from peers.setup import Setup
 from peers.table.lives import LIVES_APART
 
-__all__ = ["Supervisor"]
+__all__ = ["Supervisor", "why"]
 
 _log = logging.getLogger("gossip")
 #: Seconds between two looks at the clock while nothing happens.
@@ -238,8 +238,7 @@ class Supervisor:
         try:
             value = ray.get(place.running)
         except Exception as caught:  # noqa: BLE001 - whatever the function raised
-            error = caught
-            died = isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError)
+            error, died = caught, _died(caught)
         if not died:
             self._hear_out(place)
         if STOPPED in value:
@@ -264,13 +263,15 @@ class Supervisor:
 
     def _lost(self, place: _Place, *, died: bool) -> None:
         """Start a rank again whose life ended early, or tell those who wait for it that it does not come."""
-        what = _why(place.error)
+        assert place.error is not None
+        what = why(place.error)
         trained = place.trained
         # A function that raises before it trains would raise again. An actor that dies may have been on a lost node.
         worth_it = died or (trained and not place.finished)
         swarm_goes_on = any(not one.finished for one in self._live()) or (died and not self._introduced)
         if worth_it and swarm_goes_on and not self._stopping and place.lives <= self._restarts:
-            _log.warning("rank %d %s: it is started again, %d of %d", place.rank, what, place.lives, self._restarts)
+            again = f"it is started again, {place.lives} of {self._restarts}"
+            _log.warning("rank %d %s; %s", place.rank, what, again)
             self._start(place)
             return
         if self._interrupted is None:
@@ -303,7 +304,7 @@ class Supervisor:
             self._stop_all(at_once=True)
         if now > self._kill_at:
             for place in self._live():
-                self._lose(place, f"rank {place.rank} did not stop within {self._stop_timeout:g} s")
+                self._lose(place, f"did not stop within {self._stop_timeout:g} s")
 
     def _give_up(self, late: list[_Place]) -> None:
         """End the run before it has begun: some peers have not come."""
@@ -311,7 +312,7 @@ class Supervisor:
         seconds = f"{self._setup.start_timeout:g} s"
         for place in late:
             what = f"did not call peers.join() within {seconds} after the first peer did"
-            self._lose(place, f"rank {place.rank} {what}")
+            self._lose(place, what)
             self._tell_waiting(place.rank, what)
 
     def _stop_the_late(self) -> None:
@@ -319,13 +320,14 @@ class Supervisor:
         live = self._live()
         if live and all(place.returns and not place.trained for place in live):
             for place in live:
-                self._lose(place, f"rank {place.rank} was started again, and the others had finished by then")
+                self._lose(place, "was started again, and the others had finished by then")
 
     def _lose(self, place: _Place, what: str) -> None:
         """Kill a life; what the former one died of stays the reason, if there is one."""
-        _log.warning("%s", what)
+        error = LostPeer(f"rank {place.rank} {what}")
+        _log.warning("%s", error)
         self._end(place)
-        place.error = place.error or LostPeer(what)
+        place.error = place.error or error
 
     # Stopping
 
@@ -340,10 +342,20 @@ class Supervisor:
             place.actor.stop.options(concurrency_group="talk").remote(at_once)
 
 
-def _why(error: BaseException | None) -> str:
-    """Return what happened to a rank, to go behind its number."""
+def _died(error: Exception) -> bool:
+    """Whether the process is gone, and not the function failed, or Ray could not load what it is to run."""
+    failed = isinstance(error, ray.exceptions.RayTaskError) or getattr(error, "actor_init_failed", False)
+    return isinstance(error, ray.exceptions.RayError) and not failed
+
+
+def why(error: BaseException) -> str:
+    """Return what happened to a peer, in a line that goes behind its rank."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [repr(error)]
     if isinstance(error, LostPeer):
         return f"is lost: {error}"
     if isinstance(error, ray.exceptions.RayTaskError):
         return f"failed: {error.cause!r:.300}"
-    return f"died: {str(error).splitlines()[0]:.300}" if str(error) else f"died: {error!r:.300}"
+    if getattr(error, "actor_init_failed", False):
+        return f"could not start, is gossip installed on its node? {lines[-1]:.300}"
+    reason = next((line for line in lines if line.startswith("The actor died because")), lines[0])
+    return f"died: {reason.rstrip('.'):.300}"

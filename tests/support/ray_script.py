@@ -38,8 +38,39 @@ import ray
 import ray_functions
 from ray.cluster_utils import Cluster
 
+from gossip.errors import SettingsError
 from peers.integrations.ray import NoRoom, Swarm, SwarmError, SwarmResult
+from topologies import TopologyError
 
+#: Arguments of a swarm that are refused, each with what is right otherwise.
+WRONG: list[dict[str, Any]] = [
+    {"function": 3},
+    {"function": ray_functions.fails, "config": {"lr": 0.1}},
+    {"config": 0.1},
+    {"num_peers": 0},
+    {"num_peers": True},
+    {"restarts": -1},
+    {"cpus": -1},
+    {"cpus": 0},
+    {"gpus": "all"},
+    {"resources": {"CPU": 1}},
+    {"strategy": "NEAR"},
+    {"placement_timeout": 0},
+    {"stop_timeout": None},
+    {"rank": 1},
+    {"keys": None},
+    {"hosts": ["10.0.0.1:1"]},
+    {"grid": "2x1"},
+    {"topologie": "ring"},
+    {"topology": "moebius"},
+    {"algorithm": "sgd"},
+    {"compress": "zip"},
+    {"faults": "kill:7@3"},
+    {"faults": ["kill:1@3", "restart:1@9"]},
+    {"stragglers": "9=4x"},
+    {"checkpoint_every": 5},
+    {"preset": "moon"},
+]
 #: Nothing here takes this many seconds, unless it hangs.
 LONGEST = 150.0
 
@@ -58,6 +89,16 @@ class Scenarios:
 
     def __init__(self, output: Path, cluster: Cluster, second: Any) -> None:
         self._output, self._cluster, self._second = output, cluster, second
+
+    def refused(self) -> dict[str, Any]:
+        """Arguments that are wrong: nothing starts."""
+        said: dict[str, Any] = {}
+        for arguments in WRONG:
+            try:
+                Swarm(**{"function": ray_functions.never_joins, "num_peers": 2, **arguments})
+            except (SettingsError, TopologyError) as error:
+                said[repr(arguments)] = str(error)
+        return {"said": said, "wrong": [repr(arguments) for arguments in WRONG]}
 
     def failing(self) -> dict[str, Any]:
         """A function that raises, one that never joins, and more peers than there is room for."""
@@ -135,11 +176,12 @@ class Scenarios:
 
         trainer = TorchTrainer(
             ray_functions.in_a_worker,
-            train_loop_config={"start_timeout": LONGEST},
+            train_loop_config={"start_timeout": LONGEST, "output": str(self._output)},
             scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5}),
             run_config=RunConfig(storage_path=str(self._output / "storage")),
         )
-        return dict(trainer.fit().metrics)
+        trainer.fit()
+        return {"workers": [json.loads(path.read_text()) for path in sorted(self._output.glob("worker-*"))]}
 
     def _nodes(self) -> int:
         return sum(node["Alive"] for node in ray.nodes())
