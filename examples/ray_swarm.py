@@ -2,7 +2,7 @@
 
     python examples/ray_swarm.py                       # on a Ray that this program starts on this machine
     RAY_ADDRESS=10.0.0.5:6379 python examples/ray_swarm.py
-    python examples/ray_swarm.py --kill 30             # one of the peers is killed at its 30th step, and comes back
+    python examples/ray_swarm.py --kill 30 --step-seconds 0.05    # a peer is killed at its 30th step, and comes back
 
 The function `train` is the training loop of any script; `Swarm` takes it to the peers.
 """
@@ -14,6 +14,8 @@ from peers.integrations.ray import Swarm
 
 def train(config):
     """Train as one peer, and return how good the agreed model is."""
+    import time
+
     import torch
     from sklearn.datasets import load_digits
     from torch import nn
@@ -37,6 +39,7 @@ def train(config):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            time.sleep(config["step_seconds"])
         peer.consensus()
 
     with torch.no_grad():
@@ -49,17 +52,19 @@ if __name__ == "__main__":
     parser.add_argument("--peers", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=10, help="how often the swarm goes through the data")
     parser.add_argument("--cpus", type=float, default=0.5, help="that each peer takes; four fit on two cores")
+    parser.add_argument("--step-seconds", type=float, default=0.0, help="make a step longer, as a large model would")
     parser.add_argument("--kill", type=int, help="the step at which rank 1 is killed")
     args = parser.parse_args()
 
     swarm = Swarm(
         train,
         num_peers=args.peers,
-        config={"lr": 0.05, "epochs": args.epochs},
+        config={"lr": 0.05, "epochs": args.epochs, "step_seconds": args.step_seconds},
         restarts=1,
         cpus=args.cpus,
         faults=[f"kill:1@{args.kill}"] if args.kill else [],
     )
     result = swarm.fit()
     for peer in result.peers:
-        print(f"rank {peer.rank}: {peer.value or peer.error}; started again {peer.restarts} times")
+        end = peer.value if peer.finished else str(peer.error).splitlines()[0]
+        print(f"rank {peer.rank}: {end}; started again {peer.restarts} times")
