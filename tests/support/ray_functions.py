@@ -32,7 +32,7 @@ def until_told(config: dict[str, Any]) -> dict[str, Any]:
             optimizer.step()
             if peer.step == first + 20:
                 (signs / f"{peer.rank}-{os.getpid()}").touch()
-            time.sleep(0.02)  # what a step computes
+            time.sleep(0.05)  # what a step computes
         apart = peer.consensus()
     return {
         "rank": peer.rank,

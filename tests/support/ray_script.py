@@ -30,6 +30,10 @@ os.environ |= {
     "RAY_prestart_worker_first_driver": "0",
     "RAY_TRAIN_ENABLE_CONTROLLER_LOGGING": "0",
     "RAY_enable_metrics_collection": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # to no other cluster, whatever happens here
+    # A machine that is busy is no dead node, and a worker may take its time to start.
+    "RAY_health_check_failure_threshold": "60",
+    "RAY_worker_register_timeout_seconds": "300",
     "OMP_NUM_THREADS": "1",
     "RAY_DEDUP_LOGS": "0",
 }
@@ -73,6 +77,7 @@ WRONG: list[dict[str, Any]] = [
 ]
 #: Nothing here takes this many seconds, unless it hangs.
 LONGEST = 300.0
+PATIENT: dict[str, Any] = {"placement_timeout": LONGEST, "stop_timeout": LONGEST}
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -104,8 +109,8 @@ class Scenarios:
         """A function that raises, one that never joins, and more peers than there is room for."""
         said: dict[str, Any] = {}
         for name, swarm in {
-            "raises": Swarm(ray_functions.fails, num_peers=2, restarts=3),
-            "never joins": Swarm(ray_functions.never_joins, num_peers=1, config={"value": 3}),
+            "raises": Swarm(ray_functions.fails, num_peers=2, restarts=3, **PATIENT),
+            "never joins": Swarm(ray_functions.never_joins, num_peers=1, config={"value": 3}, **PATIENT),
             "no room": Swarm(ray_functions.fails, num_peers=9, placement_timeout=1.0),
         }.items():
             try:
@@ -132,6 +137,7 @@ class Scenarios:
             run_dir=self._output / "run",
             faults="kill:0@30",
             start_timeout=LONGEST,
+            **PATIENT,
         )
         results: list[Any] = []
         fitting = threading.Thread(target=lambda: results.append(_result(swarm.fit)))
@@ -141,12 +147,14 @@ class Scenarios:
             assert not results, results
             return sorted(sign.name.partition("-")[0] for sign in signs.iterdir())
 
-        until(lambda: lives() == ["0", "0", "1", "2"], "rank 0 was killed and trains again")
-        self._cluster.remove_node(self._second)
-        until(lambda: self._nodes() == 1, "the head node has noticed")
-        time.sleep(2.0)  # the others go on
-        stop.touch()
-        fitting.join(LONGEST)
+        try:
+            until(lambda: lives() == ["0", "0", "1", "2"], "rank 0 was killed and trains again")
+            self._cluster.remove_node(self._second)
+            until(lambda: self._nodes() == 1, "the head node has noticed")
+            time.sleep(1.0)  # the others go on
+        finally:
+            stop.touch()
+            fitting.join(LONGEST)
         return results[0]
 
     def interrupted(self) -> dict[str, Any]:
@@ -154,7 +162,7 @@ class Scenarios:
         signs, run = self._output / "signs-2", self._output / "run-2"
         signs.mkdir()
         config = {"stop": str(self._output / "never"), "signs": str(signs)}
-        swarm = Swarm(ray_functions.until_told, 1, config=config, run_dir=run, checkpoint_every=1_000_000)
+        swarm = Swarm(ray_functions.until_told, 1, config=config, run_dir=run, checkpoint_every=1_000_000, **PATIENT)
 
         def press() -> None:
             until(lambda: any(signs.iterdir()), "it trains")
