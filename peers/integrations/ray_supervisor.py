@@ -242,9 +242,9 @@ class Supervisor:
         if not died:
             self._hear_out(place)
         if STOPPED in value:
-            error = LostPeer(f"rank {place.rank} was asked to stop")
+            error = LostPeer(f"rank {place.rank} stopped as it was asked to")
         elif error is None and place.card is None:
-            error = LostPeer(f"the function of rank {place.rank} returned without a call of peers.join()")
+            error = LostPeer(f"rank {place.rank} is lost: its function returned without a call of peers.join()")
         place.kills += died and place.kills < self._planned_kills[place.rank]
         self._end(place)
         if error is None:
@@ -324,7 +324,7 @@ class Supervisor:
 
     def _lose(self, place: _Place, what: str) -> None:
         """Kill a life; what the former one died of stays the reason, if there is one."""
-        error = LostPeer(f"rank {place.rank} {what}")
+        error = LostPeer(f"rank {place.rank} is lost: it {what}")
         _log.warning("%s", error)
         self._end(place)
         place.error = place.error or error
@@ -352,7 +352,7 @@ def why(error: BaseException) -> str:
     """Return what happened to a peer, in a line that goes behind its rank."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [repr(error)]
     if isinstance(error, LostPeer):
-        return f"is lost: {error}"
+        return str(error).partition(" ")[2].partition(" ")[2]  # it begins with the rank
     if isinstance(error, ray.exceptions.RayTaskError):
         return f"failed: {error.cause!r:.300}"
     if getattr(error, "actor_init_failed", False):
