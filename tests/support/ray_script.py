@@ -77,6 +77,8 @@ WRONG: list[dict[str, Any]] = [
 ]
 #: Nothing here takes this many seconds, unless it hangs.
 LONGEST = 300.0
+#: The exit code if Ray did not start.
+NOT_STARTED = 75
 PATIENT: dict[str, Any] = {"placement_timeout": LONGEST, "stop_timeout": LONGEST}
 
 
@@ -215,10 +217,15 @@ def cluster() -> Iterator[tuple[Cluster, Any]]:
     """Two raylets: one with room for two peers, and one for a third."""
     small = {"object_store_memory": 80 << 20}
     head = {"num_cpus": 2, "include_dashboard": False, "no_monitor": True, "include_log_monitor": False}
-    made = Cluster(initialize_head=True, head_node_args={**small, **head, "dashboard_agent_listen_port": 0})
     try:
+        made = Cluster(initialize_head=True, head_node_args={**small, **head, "dashboard_agent_listen_port": 0})
         second = made.add_node(num_cpus=1, **small)
         ray.init(address=made.address, log_to_driver=False, configure_logging=False)
+    except Exception:  # noqa: BLE001 - of whatever kind: Ray gives a node 30 seconds, and cannot be told another number
+        traceback.print_exc()
+        shutil.rmtree(os.environ["RAY_TMPDIR"], ignore_errors=True)
+        sys.exit(NOT_STARTED)
+    try:
         yield made, second
     finally:
         ray.shutdown()

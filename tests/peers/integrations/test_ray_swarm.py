@@ -18,6 +18,8 @@ import pytest
 from swarms import clean_environment
 
 SCRIPT = Path(__file__).parents[2] / "support" / "ray_script.py"
+#: The exit code of the script if Ray did not start: it gives up after 30 seconds, also on a machine that is busy.
+NOT_STARTED, ATTEMPTS = 75, 3
 #: Seconds for all of it, unless something hangs.
 LONGEST = 800.0
 #: A machine that is busy takes some minutes: each actor is a process that imports torch.
@@ -30,14 +32,17 @@ def ran(output: Path, *scenarios: str) -> Path:
     environment = clean_environment()
     environment["PYTHONPATH"] += f":{SCRIPT.parent}"
     command = [sys.executable, str(SCRIPT), str(output), *scenarios]
-    # Files, not pipes: whatever of Ray is left over for a moment would hold these open.
-    with (output / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=output, env=environment, stdout=log, stderr=log)
-        try:
-            process.wait(LONGEST)
-        finally:
-            process.terminate()  # it ends its cluster and removes its files
-            process.wait()
+    for _ in range(ATTEMPTS):
+        # Files, not pipes: whatever of Ray is left over for a moment would hold these open.
+        with (output / "log").open("ab") as log:
+            process = subprocess.Popen(command, cwd=output, env=environment, stdout=log, stderr=log)
+            try:
+                process.wait(LONGEST)
+            finally:
+                process.terminate()  # it ends its cluster and removes its files
+                process.wait()
+        if process.returncode != NOT_STARTED:
+            break
     assert process.returncode == 0, (output / "log").read_text()
     return output
 
