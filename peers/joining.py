@@ -39,7 +39,7 @@ from peers.session.store_table import StoreTable, group_place
 from peers.setup import Setup, check_environment, from_environment
 from peers.table.lives import drawn_life
 
-__all__ = ["join"]
+__all__ = ["join", "open_peers"]
 
 _log = logging.getLogger("gossip")
 #: Seconds beyond the time limit of the start in which the launcher says who is missing.
@@ -77,8 +77,8 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
             f"{environment!r:.80} is given to peers.join without a name: name each setting, as in algorithm='osgp'"
         )
     _refuse_a_second_run()
-    if "GOSSIP_CHANNEL" in environment and (taken := [peer.rank for peer in _peers if peer.is_open]):
-        raise _second_peer(taken[0])  # the launcher introduces a process once
+    if "GOSSIP_CHANNEL" in environment and (taken := open_peers()):
+        raise _second_peer(taken[0].rank)  # the launcher introduces a process once
     channel = Channel(environment["GOSSIP_CHANNEL"]) if "GOSSIP_CHANNEL" in environment else None
     setup = _setup_from(channel) if channel is not None else _found(environment)
     # The launcher has read its own environment, which is the same for all peers.
@@ -90,7 +90,7 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
             f"rank={arguments.get('rank')} with {len(setup.hosts)} hosts: nothing says which of them this process is. "
             "Give rank=0 to the first, rank=1 to the second, and so on, or set GOSSIP_RANK"
         )
-    if any(peer.is_open and peer.rank == setup.rank for peer in _peers) and setup.world_size > 1:
+    if any(peer.rank == setup.rank for peer in open_peers()) and setup.world_size > 1:
         raise _second_peer(setup.rank)
     if channel is not None:
         _tell_overrides(channel, told, setup)
@@ -261,6 +261,11 @@ def _of_row(cards: Mapping[int, Card], crew: Crew) -> dict[int, Card]:
 _peers: weakref.WeakSet[Peer] = weakref.WeakSet()
 
 
+def open_peers() -> list[Peer]:
+    """Return the peers of this process that have not ended."""
+    return [peer for peer in _peers if peer.is_open]
+
+
 def _second_peer(rank: int) -> PeerError:
     return PeerError(
         f"peers.join() was called again while rank {rank} of this process is still open, and in one swarm a rank joins "
@@ -329,8 +334,8 @@ def _tell_overrides(channel: Channel, told: Setup, setup: Setup) -> None:
             continue
         if name in _LAUNCHERS:
             raise SettingsError(
-                f"{name}={own!r} is given to peers.join, and gossip launch has started this process with "
-                f"{name}={launched!r}: leave {name} out, or start the script without gossip launch"
+                f"{name}={own!r} is given to peers.join, and what has started this process says "
+                f"{name}={launched!r}: leave {name} out, or start the script without a launcher"
             )
         with suppress(ValueError):  # too long for a line to the launcher
             channel.send(override={name: list(own) if isinstance(own, tuple) else own})

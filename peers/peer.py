@@ -383,6 +383,17 @@ class Peer:
 
     # The end
 
+    def ask_to_stop(self) -> bool:
+        """Ask this peer to end at its next boundary, as SIGTERM does: with a checkpoint, if it saves any.
+
+        Any thread may call it: Python lets only the main thread handle signals, and a peer may run in another one.
+
+        Returns:
+            Whether a boundary is ahead. Otherwise the peer does not train, and whoever runs it has to interrupt it.
+        """
+        self._stop.follow()
+        return self._stop.patient
+
     def at_end(self, act: Callable[[], None]) -> None:
         """Call a function when this peer has ended, whatever ended it."""
         self._closing.afterwards.append(act)

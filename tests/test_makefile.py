@@ -63,7 +63,7 @@ def test_frameworks_are_installed_by_those_who_run_the_tests(clone: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "Setting up .venv: installing constraints.txt, once; a few minutes, for torch is large ...",
-        "Setting up .venv for the tests, once; a minute, for transformers and lightning are large ...",
+        "Setting up .venv for the tests, once; a minute, for transformers, lightning and ray are large ...",
     ]
     assert make(clone, 1, ".venv/.ready-test").returncode == 0, "a second call installs nothing"
     rules = (ROOT / "Makefile").read_text()

@@ -100,7 +100,7 @@ class Channel:
         except (ValueError, OSError) as error:
             raise SettingsError(
                 f"GOSSIP_CHANNEL={descriptors!r} does not name two open file descriptors. A process that gossip launch "
-                "started can call peers.join() once"
+                "or a swarm on Ray started can call peers.join() once"
             ) from error
         self._unread = b""
         #: Seconds to wait for the cards of the others.

@@ -101,7 +101,10 @@ class StopRequest:
         )
 
     def follow(self) -> None:
-        """Take it that this process was asked to stop, because another one of its crew was."""
+        """Take it that this process was asked to stop: another one of its crew was, or a program says so.
+
+        For any thread, unlike a signal.
+        """
         if not self.asked:
             self._since, self.number = time.monotonic(), signal.SIGTERM
 

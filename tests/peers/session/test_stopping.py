@@ -193,6 +193,30 @@ def test_where_no_boundary_is_ahead_it_ends_at_once(tmp_path: Path) -> None:
     assert stopped(tmp_path / "b", mixes)["steps"] == 0
 
 
+def test_a_peer_in_another_thread_is_asked_by_a_call(tmp_path: Path) -> None:
+    ends: list[Any] = []
+
+    def in_a_thread() -> None:
+        def body(number: int, optimizer: torch.optim.Optimizer) -> None:
+            if number == 2:
+                asked = threading.Thread(target=lambda: ends.append(peer.ask_to_stop()))
+                asked.start()
+                asked.join()
+            optimizer.step()
+
+        try:
+            with peers.join({}, run_dir=str(tmp_path), checkpoint_every=100) as peer:
+                loop(peer, body)
+        except SystemExit as end:
+            ends.append(end.code)
+
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join(LONGEST)
+    assert ends == [True, 143]
+    assert checkpoints(tmp_path) == ["step-00000003"]
+
+
 def test_workers_that_inherit_the_handler_serve_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with peers.join({}, run_dir=str(tmp_path), stop_within=60.0) as peer:
         with monkeypatch.context() as forked:
