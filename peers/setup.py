@@ -3,8 +3,8 @@
 Settings come from the arguments of `peers.join`, else from the program that started the process, else they are those of
 a swarm of one. That program is, in this order: `gossip launch` (GOSSIP_CHANNEL names two file descriptors over which
 settings and keys come, never the environment), `torchrun` (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT) or
-Slurm's `srun` (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID). What these do not say may be set by environment, as
-GOSSIP_TOPOLOGY and so on: see `peers.environment_settings`.
+Slurm's `srun` (see `peers.slurm`). What these do not say may be set by environment, as GOSSIP_TOPOLOGY and so on: see
+`peers.environment_settings`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gossip.keys import KeyPair
 from gossip.settings import ALGORITHM
 from gossip.shares import check_share
 from peers.setting_kinds import fitting
+from peers.slurm import Step
 
 if TYPE_CHECKING:
     from gossip.choosing import Recommendation
@@ -258,24 +259,27 @@ class Setup:
             return self.preset
         if self.hosts:
             return "loopback" if len({host.rpartition(":")[0] for host in self.hosts}) == 1 else "lan"
-        if "MASTER_ADDR" in self.environment or "SLURM_NTASKS" in self.environment:
-            return "loopback" if self.environment.get("MASTER_ADDR") in _HERE else "lan"
+        if "MASTER_ADDR" in self.environment:
+            return "loopback" if self.environment["MASTER_ADDR"] in _HERE else "lan"
         return "loopback" if self.bind.rpartition(":")[0] in _HERE else "lan"
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
     """Return what torchrun or Slurm say, or the setup of a swarm of one."""
-    for names in (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")):
-        rank, world_size, local_rank = (environment.get(name) for name in names)
-        if rank is None or world_size is None:
-            continue
+    rank, world_size = environment.get("RANK"), environment.get("WORLD_SIZE")
+    if rank is not None and world_size is not None:
         return Setup(
-            rank=_number(names[0], rank),
-            world_size=_number(names[1], world_size),
-            local_rank=_number(names[2], local_rank or "0"),
+            rank=_number("RANK", rank),
+            world_size=_number("WORLD_SIZE", world_size),
+            local_rank=_number("LOCAL_RANK", environment.get("LOCAL_RANK") or "0"),
             environment=dict(environment),
         )
-    return Setup(environment=dict(environment))
+    step = Step.found(environment)
+    if step is None:
+        return Setup(environment=dict(environment))
+    # Where the user says where to meet, that counts.
+    meeting = {name: environment.get(name) or text for name, text in step.meeting.items()}
+    return Setup(step.rank, step.tasks, step.local_rank, environment={**environment, **meeting})
 
 
 def check_environment(environment: Mapping[str, str]) -> str:
@@ -295,7 +299,7 @@ def check_environment(environment: Mapping[str, str]) -> str:
             "unset RANK to train alone"
         )
     tasks = environment.get("SLURM_NTASKS", "1")
-    if rank is None and "SLURM_PROCID" not in environment and _number("SLURM_NTASKS", tasks) > 1:
+    if rank is None and Step.found(environment) is None and _number("SLURM_NTASKS", tasks) > 1:
         return f"this process trains alone, though Slurm has allocated {tasks} tasks: start the script with srun"
     return ""
 
