@@ -27,7 +27,8 @@ from peers.device import device_of
 from peers.environment_settings import PLACE, settings_from, variable_of
 from peers.hidden_environment import HiddenEnvironment
 from peers.invitations import JOIN, WATCH, write_invitations
-from peers.meeting import card_table
+from peers.meeting import card_table, secret_keys, with_known_keys
+from peers.own_place import rank_here
 from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
@@ -36,7 +37,7 @@ from peers.session.cards import Card, CardTable, Channel
 from peers.session.injection import Boundary, disturbed
 from peers.session.store_table import StoreTable, group_place
 from peers.setup import Setup, check_environment, from_environment
-from peers.slurm import restarts
+from peers.slurm_step import restarts
 
 __all__ = ["join"]
 
@@ -80,16 +81,11 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
     setup = _setup_from(channel) if channel is not None else _found(environment)
     # The launcher has read its own environment, which is the same for all peers.
     named = {} if channel is not None else _named(environment, setup)
-    told, wanted = setup.settled(), _changed(setup, named, arguments)
+    told, wanted = setup.settled(), _placed(_changed(setup, named, arguments), setup, named, arguments)
     if channel is None and not ({"resume"} & named.keys() or arguments.get("resume") is not None):
         # A job that Slurm has put back into its queue goes on where it was.
         wanted = replace(wanted, resume=bool(wanted.run_dir and restarts(environment)))
     recommended, setup = wanted.recommended(), wanted.settled()
-    if len(setup.hosts) > 1 and told.world_size == 1 and arguments.get("rank") is None and "rank" not in named:
-        raise SettingsError(
-            f"rank={arguments.get('rank')} with {len(setup.hosts)} hosts: nothing says which of them this process is. "
-            "Give rank=0 to the first, rank=1 to the second, and so on, or set GOSSIP_RANK"
-        )
     if any(peer.is_open and peer.rank == setup.rank for peer in _peers) and setup.world_size > 1:
         raise _second_peer(setup.rank)
     if channel is not None:
@@ -118,7 +114,7 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
         reached_at = transport.endpoint.host if setup.crews_across_hosts else ""
         store = CrewStore(reached_at, setup.inner_timeout) if leads else None
         card = Card(setup.rank, transport.endpoint, public, None if store is None else store.endpoint)
-        cards = table.exchange(card)
+        cards = with_known_keys(setup, table.exchange(card))
         if isinstance(table, StoreTable):
             setup = replace(
                 setup, join_key=setup.join_key or table.invited[0], watch_key=setup.watch_key or table.invited[1]
@@ -212,6 +208,10 @@ def _invitation_pairs(setup: Setup, table: CardTable) -> dict[str, KeyPair | Non
         return {}
     if setup.keys is None:
         return {JOIN: None, WATCH: None}
+    if setup.secret_file:
+        pairs = {name: secret_keys(setup, name) for name in (JOIN, WATCH)}
+        own = [pair.public.decode() for pair in pairs.values()]
+        return dict(pairs) if own == [setup.join_key, setup.watch_key] else {}
     if not isinstance(table, StoreTable) or setup.join_key or setup.watch_key:
         return {}  # nobody could tell the others which keys to admit, or the user has the secret halves
     pairs = {JOIN: new_keys(), WATCH: new_keys()}
@@ -310,6 +310,22 @@ def _changed(setup: Setup, named: Mapping[str, Any], arguments: Mapping[str, Any
         if not origins:
             raise
         raise SettingsError(f"{error} (set in the environment: {', '.join(origins)})") from error
+
+
+def _placed(wanted: Setup, told: Setup, named: Mapping[str, Any], arguments: Mapping[str, Any]) -> Setup:
+    """Return the setup with the rank of this process, if nobody has said it but there are several."""
+    if told.world_size > 1 or wanted.world_size == 1 or "rank" in named or arguments.get("rank") is not None:
+        return wanted
+    rank = rank_here(told.environment, wanted.hosts)
+    if rank is not None:
+        return replace(wanted, rank=rank)
+    if not wanted.hosts:
+        return wanted
+    raise SettingsError(
+        f"rank={arguments.get('rank')} with {len(wanted.hosts)} hosts: nothing says which of them this process is. "
+        f"None of them has the name of this host, {socket.gethostname()}, or several have. Give rank=0 to the first, "
+        "rank=1 to the second, and so on, or set GOSSIP_RANK"
+    )
 
 
 def _setup_from(channel: Channel) -> Setup:

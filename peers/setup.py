@@ -3,8 +3,8 @@
 Settings come from the arguments of `peers.join`, else from the program that started the process, else they are those of
 a swarm of one. That program is, in this order: `gossip launch` (GOSSIP_CHANNEL names two file descriptors over which
 settings and keys come, never the environment), `torchrun` (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT) or
-Slurm's `srun` (see `peers.slurm`). What these do not say may be set by environment, as GOSSIP_TOPOLOGY and so on: see
-`peers.environment_settings`.
+Slurm's `srun` (see `peers.slurm_step`). What these do not say may be set by environment, as GOSSIP_TOPOLOGY and so
+on: see `peers.environment_settings`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from gossip.grids import Grid, run_of_row
 from gossip.keys import KeyPair
 from gossip.settings import ALGORITHM
 from gossip.shares import check_share
+from peers.host_lists import expanded
+from peers.own_place import INDEX, rank_here
 from peers.setting_kinds import fitting
-from peers.slurm import Step
+from peers.slurm_step import SlurmStep
 
 if TYPE_CHECKING:
     from gossip.choosing import Recommendation
@@ -89,7 +91,7 @@ class Setup:
     #: host:port to listen on, port 0 for any free port; and the host name by which other peers reach this peer.
     bind: str = "127.0.0.1:0"
     advertise: str = ""
-    #: host:port of every peer, by rank, if they are known beforehand.
+    #: host:port of every peer, by rank, if they are known beforehand; short as in train-[0-3].train:7000.
     hosts: tuple[str, ...] = ()
     #: The key pair of this peer; without one it talks to peers of this machine only, unless `insecure`.
     keys: KeyPair | None = None
@@ -103,6 +105,8 @@ class Setup:
     watch_key: str = ""
     #: The public keys of all peers, by rank, if they are known beforehand.
     public_keys: tuple[str, ...] = ()
+    #: A file with a secret that all peers have, from which their keys follow; gossip keygen --shared makes one.
+    secret_file: str = ""
     #: Talk to other machines without encryption.
     insecure: bool = False
     #: Injected stragglers and faults, for tests of resilience; see gossip.faults.
@@ -210,6 +214,10 @@ class Setup:
                 given[name] = tuple(given[name])
         given = {name: fitting(name, value, kinds[name]) for name, value in given.items()}
         if "hosts" in given:
+            # The brackets of an IPv6 address come first.
+            given["hosts"] = tuple(
+                name for one in given["hosts"] for name in ([one] if one.startswith("[") else expanded(one))
+            )
             given.setdefault("world_size", len(given["hosts"]))
         return replace(self, **given)
 
@@ -267,6 +275,8 @@ class Setup:
 def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
     """Return what torchrun or Slurm say, or the setup of a swarm of one."""
     rank, world_size = environment.get("RANK"), environment.get("WORLD_SIZE")
+    if rank is None and world_size is not None and environment.get(INDEX):
+        rank = str(rank_here(environment, ()))
     if rank is not None and world_size is not None:
         return Setup(
             rank=_number("RANK", rank),
@@ -274,7 +284,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
             local_rank=_number("LOCAL_RANK", environment.get("LOCAL_RANK") or "0"),
             environment=dict(environment),
         )
-    step = Step.found(environment)
+    step = SlurmStep.found(environment)
     if step is None:
         return Setup(environment=dict(environment))
     # Where the user says where to meet, that counts.
@@ -288,6 +298,9 @@ def check_environment(environment: Mapping[str, str]) -> str:
     Otherwise each process would train alone, without a word.
     """
     rank, size = environment.get("RANK"), environment.get("WORLD_SIZE")
+    if rank is None and environment.get(INDEX):
+        alone = f"this process trains alone, though it is number {environment[INDEX]} of an Indexed Job"
+        return "" if size else f"{alone}: set GOSSIP_HOSTS, or GOSSIP_WORLD_SIZE=1 if it is meant to"
     if rank is None and size is not None and _number("WORLD_SIZE", size) > 1:
         raise SettingsError(
             f"WORLD_SIZE={size} is in the environment, and RANK is not: set RANK to the number of this process, from 0 "
@@ -299,7 +312,7 @@ def check_environment(environment: Mapping[str, str]) -> str:
             "unset RANK to train alone"
         )
     tasks = environment.get("SLURM_NTASKS", "1")
-    if rank is None and Step.found(environment) is None and _number("SLURM_NTASKS", tasks) > 1:
+    if rank is None and SlurmStep.found(environment) is None and _number("SLURM_NTASKS", tasks) > 1:
         return f"this process trains alone, though Slurm has allocated {tasks} tasks: start the script with srun"
     return ""
 

@@ -41,10 +41,10 @@ class HostLine:
     advertise: str = ""
     #: The interpreter there; empty: the launcher's own path if it exists there, else python3.
     python: str = ""
-    #: The Slurm job whose allocation it is in: `srun` reaches it, and not ssh.
-    job: str = ""
     #: Which of the slots are used, where a choice was made; a slot's number is the local rank, and so the GPU.
     chosen: tuple[int, ...] | None = None
+    #: The Slurm job whose allocation it is in: `srun` reaches it, and not ssh.
+    job: str = ""
 
     @property
     def local_ranks(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ from launch.swarm.launch_plan import LaunchPlan, PeerSeat, check_program, progra
 from launch.swarm.one_launcher import check_one_launcher
 from launch.swarm.ports import check_ports
 from launch.swarm.run_place import claimed, used
-from launch.swarm.slurm import allocation, requeued
+from launch.swarm.slurm_allocation import allocation, requeued
 from launch.terminal import output, warn
 from launch.user_errors import CommandError
 from launch.watch.display import Display

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from gossip.version import __version__
 from gossip.wire.frames import VERSION
-from launch.swarm import slurm, ssh
+from launch.swarm import slurm_allocation, ssh
 from launch.swarm.host import Emit, PeerProcess
 from launch.swarm.hostfile import HostLine
 from launch.user_errors import CommandError
@@ -48,7 +48,7 @@ class RemoteHost:
         self._hello: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._stderr: deque[str] = deque(maxlen=20)
-        command = slurm.agent_command(line) if line.job else ssh.agent_command(line)
+        command = slurm_allocation.agent_command(line) if line.job else ssh.agent_command(line)
         try:
             # In a session of its own: Ctrl-C is for the launcher, which tells the peers; ssh must stay for that.
             self._process = subprocess.Popen(  # noqa: S603
@@ -56,7 +56,7 @@ class RemoteHost:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=slurm.agent_environment() if line.job else None,
+                env=slurm_allocation.agent_environment() if line.job else None,
                 start_new_session=True,
             )
         except OSError as error:
@@ -81,7 +81,7 @@ class RemoteHost:
             hello = self._hello.get(timeout=max(until - time.monotonic(), 0.01))
             if hello is not None:
                 return [*_differences(hello), *hello["problems"]], hello["warnings"]
-        explained = slurm.explained if self.line.job else ssh.explained
+        explained = slurm_allocation.explained if self.line.job else ssh.explained
         return [explained(self.line, self._process.poll(), list(self._stderr), seconds)], []
 
     def start(self, peer: PeerProcess) -> None:

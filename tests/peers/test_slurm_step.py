@@ -8,7 +8,7 @@ import pytest
 
 from gossip.errors import SettingsError
 from peers.setup import from_environment
-from peers.slurm import Step, restarts
+from peers.slurm_step import SlurmStep, restarts
 
 #: The second of three tasks, each on a node of its own.
 TASK = {
@@ -29,7 +29,7 @@ def test_a_task_finds_its_place_and_the_others() -> None:
     assert (setup.rank, setup.world_size, setup.local_rank) == (1, 3, 0)
     # Rank 0 is on the first node of the step, which need not be the first one of the job.
     assert (setup.environment["MASTER_ADDR"], setup.environment["MASTER_PORT"]) == ("n1", "14711")
-    step = Step.found(TASK)
+    step = SlurmStep.found(TASK)
     assert step is not None
     assert step.others == ["n1", "n3"]
 
@@ -55,13 +55,13 @@ def test_where_the_user_says_where_to_meet_that_counts() -> None:
     ],
 )
 def test_a_batch_script_and_the_shell_of_salloc_are_no_tasks(environment: dict[str, str]) -> None:
-    assert Step.found(environment) is None
+    assert SlurmStep.found(environment) is None
     assert from_environment(environment).world_size == 1
 
 
 def test_jobs_and_steps_that_run_together_have_ports_of_their_own() -> None:
     def port(job: int, step: int) -> int:
-        found = Step.found({**TASK, "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step)})
+        found = SlurmStep.found({**TASK, "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step)})
         assert found is not None
         return found.port
 

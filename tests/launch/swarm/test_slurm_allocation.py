@@ -10,9 +10,9 @@ from commands import Capture, failure
 
 from launch.cli import main
 from launch.options.options import LaunchOptions
-from launch.swarm import slurm
+from launch.swarm import slurm_allocation
 from launch.swarm.hostfile import HostLine
-from launch.swarm.slurm import agent_command, allocation, requeued
+from launch.swarm.slurm_allocation import agent_command, allocation, requeued
 from launch.user_errors import CommandError
 
 BATCH = {
@@ -95,7 +95,7 @@ def test_the_plan_has_the_nodes_of_the_allocation(
 def test_srun_gets_nothing_of_what_the_job_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in {**BATCH, "SLURM_CPUS_PER_TASK": "4", "SLURM_CONF": "/etc/slurm.conf", "HOME": "/h"}.items():
         monkeypatch.setenv(name, text)
-    given = slurm.agent_environment()
+    given = slurm_allocation.agent_environment()
     assert (given["HOME"], given["SLURM_CONF"]) == ("/h", "/etc/slurm.conf")
     assert not given.keys() & BATCH.keys()
     assert "SLURM_CPUS_PER_TASK" not in given
@@ -112,14 +112,14 @@ def test_srun_starts_an_agent_that_stays(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_srun_says_is_explained() -> None:
     line = HostLine("n1", job="5")
-    told = slurm.explained(line, 1, ["srun: error: Unable to create step"], 60.0)
+    told = slurm_allocation.explained(line, 1, ["srun: error: Unable to create step"], 60.0)
     assert told == (
         "srun ended with exit code 1: check that 'srun --jobid=5 --overlap -w n1 -n 1 true' works "
         "(srun: error: Unable to create step)"
     )
-    assert "has no such Python" in slurm.explained(line, 127, [], 60.0)
-    assert "has no gossip" in slurm.explained(line, 1, ["/usr/bin/python3: No module named launch"], 60.0)
-    assert "did not answer within 60 s" in slurm.explained(line, None, [], 60.0)
+    assert "has no such Python" in slurm_allocation.explained(line, 127, [], 60.0)
+    assert "has no gossip" in slurm_allocation.explained(line, 1, ["/usr/bin/python3: No module named launch"], 60.0)
+    assert "did not answer within 60 s" in slurm_allocation.explained(line, None, [], 60.0)
 
 
 def test_a_requeued_job_continues_its_run(tmp_path: Path) -> None:

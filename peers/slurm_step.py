@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gossip.errors import SettingsError
 from peers.host_lists import expanded
 
-__all__ = ["Step", "restarts"]
+__all__ = ["SlurmStep", "restarts"]
 
 #: Ports from here on are below those that systems give to outgoing connections, and above those of their services.
 _FIRST_PORT, _PORTS = 10_000, 20_000
@@ -23,7 +23,7 @@ _OWN_STEPS = 0xFFFFFFF0
 
 
 @dataclass(frozen=True)
-class Step:
+class SlurmStep:
     """The place of a process in a step of `srun`."""
 
     rank: int
@@ -37,7 +37,7 @@ class Step:
     own_node: str = ""
 
     @classmethod
-    def found(cls, environment: Mapping[str, str]) -> Step | None:
+    def found(cls, environment: Mapping[str, str]) -> SlurmStep | None:
         """Return the place that the environment tells, or None outside of `srun`."""
         if not {"SLURM_STEP_ID", "SLURM_PROCID"} <= environment.keys():
             return None

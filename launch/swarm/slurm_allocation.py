@@ -19,7 +19,7 @@ from launch.swarm.run_place import used
 from launch.swarm.ssh import BOOTSTRAP
 from launch.user_errors import CommandError
 from peers.host_lists import expanded
-from peers.slurm import Step, restarts
+from peers.slurm_step import SlurmStep, restarts
 
 __all__ = ["agent_command", "agent_environment", "allocation", "explained", "requeued"]
 
@@ -36,7 +36,7 @@ def allocation(environment: Mapping[str, str] = os.environ) -> list[HostLine]:
     A task of `srun` is no place for a launcher of the whole allocation.
     """
     job, nodes = environment.get("SLURM_JOB_ID"), environment.get("SLURM_JOB_NODELIST")
-    if not job or not nodes or Step.found(environment) is not None:
+    if not job or not nodes or SlurmStep.found(environment) is not None:
         return []
     names = expanded(nodes)
     slots = _slots(environment, len(names))
@@ -49,11 +49,9 @@ def _slots(environment: Mapping[str, str], nodes: int) -> list[int]:
         gpus = environment.get("SLURM_GPUS_PER_NODE") or environment.get("SLURM_GPUS_ON_NODE") or ""
         number = gpus.rpartition(":")[2]  # as in a100:4
         return [int(number) if number.isascii() and number.isdigit() and int(number) else 1] * nodes
-    found: list[int] = []
-    for word in text.split(","):
-        match = _TASKS.fullmatch(word)
-        found += [int(match[1])] * int(match[2] or 1) if match else []
-    if len(found) != nodes or not all(found):
+    words = [_TASKS.fullmatch(word) for word in text.split(",")]
+    found = [int(word[1]) for word in words if word is not None for _ in range(int(word[2] or 1))]
+    if None in words or len(found) != nodes or not all(found):
         raise CommandError(
             f"SLURM_TASKS_PER_NODE={text!r} does not say how many tasks each of {nodes} nodes has: list the hosts in a "
             "file, and name it with --hostfile"
