@@ -37,7 +37,7 @@ def write_secret(path: Path) -> None:
     except FileExistsError:
         raise SettingsError(f"{path} exists; a secret is not overwritten. Remove it, or choose another name") from None
     except OSError as error:
-        raise SettingsError(f"cannot write the secret {path}: {error.strerror or error}") from error
+        raise SettingsError(f"secret_file={path} cannot be written: {error.strerror or error}") from error
 
 
 def read_secret(path: Path) -> bytes:

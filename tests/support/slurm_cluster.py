@@ -26,7 +26,7 @@ from ssh_server import ROOT, Network, run
 from swarms import clean_environment
 
 #: Seconds for anything that has to happen, on a machine that is busy.
-SOON = 100.0
+SOON = 200.0
 _CONFIGURATION = """
 ClusterName=gossip
 SlurmctldHost=head

@@ -16,12 +16,12 @@ from proxies import until
 from gossip.net.shared_secret import write_secret
 
 SCRIPT = Path(__file__).parents[2] / "support" / "peer_script.py"
-SOON = 100.0
+SOON = 200.0
 MOVED = 1
 #: While a pod starts, the others leave it the cores.
 SLOWLY = [f"{index}=+100ms" for index in range(3)]
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_pod_that_moves_to_another_node_comes_back(pods: Pods, tmp_path: Path,
             assert running[index].poll() is None, pods.log(f"train-{index}")
             return (tmp_path / f"trains-{index}").exists()
 
-        until(sign, f"pod {index} trains", 2 * SOON)
+        until(sign, f"pod {index} trains", SOON)
 
     running = [start(index, index) for index in range(3)]
     for index in range(3):

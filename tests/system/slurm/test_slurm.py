@@ -16,7 +16,7 @@ from slurm_cluster import SOON, Cluster, find_programs
 SCRIPT = Path(__file__).parents[2] / "support" / "peer_script.py"
 
 # Longer than everything that a test waits for, so that what it started is ended by the test itself.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def agree(paths: list[Path]) -> list[dict[str, Any]]:
 def test_srun_needs_nothing_else(cluster: Cluster, tmp_path: Path) -> None:
     options = {"out": str(tmp_path / "result-{rank}"), "epochs": 1}
     command = ["srun", "-N3", "-n3", sys.executable, str(SCRIPT), json.dumps(options)]
-    code, output = cluster.run(*command, cwd=tmp_path, seconds=2 * SOON, GOSSIP_START_TIMEOUT="100")
+    code, output = cluster.run(*command, cwd=tmp_path, seconds=SOON, GOSSIP_START_TIMEOUT="180")
     assert code == 0, output
     assert "3 peers train together" in output
     results = agree([tmp_path / f"result-{rank}" for rank in range(3)])
@@ -49,9 +49,9 @@ def test_srun_needs_nothing_else(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_gossip_launch_takes_the_allocation(cluster: Cluster, tmp_path: Path) -> None:
     options = {"out": str(tmp_path / "result-{rank}"), "epochs": 1}
-    launch = [sys.executable, "-m", "launch.cli", "launch", "--run-dir", "run", "--start-timeout", "100s"]
+    launch = [sys.executable, "-m", "launch.cli", "launch", "--run-dir", "run", "--start-timeout", "180s"]
     command = ["salloc", "--nodes=2", "--ntasks=2", *launch, str(SCRIPT), json.dumps(options)]
-    code, output = cluster.run(*command, cwd=tmp_path, seconds=2 * SOON)
+    code, output = cluster.run(*command, cwd=tmp_path, seconds=SOON)
     assert code == 0, output
     assert "gossip: 2 of 2 peers finished" in output
     agree([tmp_path / f"result-{rank}" for rank in range(2)])
@@ -69,17 +69,17 @@ def test_a_requeued_job_resumes_and_scancel_leaves_a_checkpoint(cluster: Cluster
     trains, run = tmp_path / "trains", tmp_path / "run"
     slowly = ["0=+20ms", "1=+20ms"]  # Slurm and the other peer need the cores as well
     options = json.dumps({"epochs": 1_000_000, "announce": str(trains), "stragglers": slowly})
-    settings = {"GOSSIP_RUN_DIR": "run", "GOSSIP_CHECKPOINT_EVERY": "1000000", "GOSSIP_START_TIMEOUT": "100"}
+    settings = {"GOSSIP_RUN_DIR": "run", "GOSSIP_CHECKPOINT_EVERY": "1000000", "GOSSIP_START_TIMEOUT": "180"}
     script = f"{start} {sys.executable if start == 'srun' else ''} {SCRIPT} '{options}'"
     job = cluster.submit(script, "--nodes=2", "--ntasks=2", "--requeue", cwd=tmp_path, **settings)
-    until(trains.exists, "both train", 2 * SOON)
+    until(trains.exists, "both train", SOON)
     cluster.asked("scontrol", "requeue", job)
     cluster.await_state(job, "PENDING")
     cluster.await_idle()
     saved = [newest(run, rank) for rank in range(2)]
     trains.unlink()
     cluster.asked("scontrol", "update", f"JobId={job}", "StartTime=now")  # Slurm would wait for two minutes
-    until(trains.exists, "both train again", 2 * SOON)
+    until(trains.exists, "both train again", SOON)
     cluster.asked("scancel", job)
     cluster.await_state(job, "CANCELLED")
     cluster.await_idle()
