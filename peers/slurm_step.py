@@ -1,7 +1,7 @@
-"""What Slurm tells a task of `srun`: who it is, and where the tasks of its step meet.
+"""What Slurm tells a task of `srun`: who it is, and where the tasks of its job step meet.
 
-A step is all that one `srun` has started. A batch script and the shell of `salloc` belong to no step of `srun`, though
-they have variables like SLURM_NTASKS and even SLURM_PROCID.
+A job step is all that one `srun` has started. A batch script and the shell of `salloc` belong to no job step of `srun`,
+though they have variables like SLURM_NTASKS and even SLURM_PROCID.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ __all__ = ["SlurmStep", "restarts"]
 
 #: Ports from here on are below those that systems give to outgoing connections, and above those of their services.
 _FIRST_PORT, _PORTS = 10_000, 20_000
-#: How far the ports of two steps of a job are apart: those of a thousand jobs lie in between.
+#: How far the ports of two job steps of a job are apart: those of a thousand jobs lie in between.
 _STEP_STRIDE = 1009
-#: Step ids from here on are Slurm's own, such as that of the shell of `salloc`.
+#: Numbers of job steps from here on are Slurm's own, such as that of the shell of `salloc`.
 _OWN_STEPS = 0xFFFFFFF0
 
 
 @dataclass(frozen=True)
 class SlurmStep:
-    """The place of a process in a step of `srun`."""
+    """The place of a process in a job step of `srun`."""
 
     rank: int
     tasks: int
     local_rank: int
-    #: The nodes of the step by name; the first one has rank 0.
+    #: The nodes of the job step by name; the first one has rank 0.
     nodes: tuple[str, ...]
-    #: Where rank 0 can serve a store. Jobs and steps that run at the same time have different ports.
+    #: Where rank 0 can serve a store. Jobs and job steps that run at the same time have different ports.
     port: int
     #: The node of this process, if Slurm says so.
     own_node: str = ""
@@ -64,7 +64,7 @@ class SlurmStep:
 
     @property
     def others(self) -> list[str]:
-        """The nodes of the step beside this one."""
+        """The nodes of the job step beside this one."""
         return [node for node in self.nodes if node != self.own_node]
 
 
