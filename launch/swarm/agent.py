@@ -49,7 +49,7 @@ class Agent:
         self._peers = 1
 
     def obey(self, command: Mapping[str, Any]) -> None:
-        """Follow a command of the launcher; it came over ssh, so it is trusted."""
+        """Follow a command of the launcher; it came over ssh or from the own job, so it is trusted."""
         if "check" in command:
             self._write({"hello": self._check(command["check"])})
         elif "start" in command:
