@@ -67,7 +67,7 @@ def test_gossip_launch_takes_the_allocation(cluster: Cluster, tmp_path: Path) ->
 )
 def test_a_requeued_job_resumes_and_scancel_leaves_a_checkpoint(cluster: Cluster, tmp_path: Path, start: str) -> None:
     trains, run = tmp_path / "trains", tmp_path / "run"
-    slowly = ["0=+20ms", "1=+20ms"]  # Slurm and the other peer need the cores as well
+    slowly = ["0=+100ms", "1=+100ms"]  # Slurm and the other peer need the cores as well
     options = json.dumps({"epochs": 1_000_000, "announce": str(trains), "stragglers": slowly})
     settings = {"GOSSIP_RUN_DIR": "run", "GOSSIP_CHECKPOINT_EVERY": "1000000", "GOSSIP_START_TIMEOUT": "180"}
     script = f"{start} {sys.executable if start == 'srun' else ''} {SCRIPT} '{options}'"
