@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from gossip.errors import SettingsError
+from peers.host_lists import split_list
 from peers.setup import Setup
 
 __all__ = ["PLACE", "VARIABLES", "settings_from", "variable_of"]
@@ -91,4 +92,4 @@ def _read(variable: str, text: str, kind: str) -> Any:
     if kind == "str":
         return text
     # Faults and stragglers contain commas.
-    return tuple(text.replace(",", " ").split() if variable == variable_of("hosts") else text.split())
+    return tuple(split_list(text) if variable == variable_of("hosts") else text.split())

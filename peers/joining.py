@@ -20,7 +20,6 @@ from gossip.endpoint import Endpoint
 from gossip.errors import SettingsError
 from gossip.faults import parse_faults, parse_stragglers
 from gossip.keys import KeyPair
-from gossip.net.routes import route_to
 from gossip.net.zmq_transport import ZmqTransport, new_keys
 from peers.crew.crew import Crew
 from peers.crew.forming import CrewStore, form, torchruns_store
@@ -28,22 +27,21 @@ from peers.device import device_of
 from peers.environment_settings import PLACE, settings_from, variable_of
 from peers.hidden_environment import HiddenEnvironment
 from peers.invitations import JOIN, WATCH, write_invitations
+from peers.meeting import card_table, secret_keys, with_known_keys
+from peers.own_place import rank_here
 from peers.peer import Peer, PeerError
 from peers.reporting.metrics import Metrics
 from peers.reporting.records import Records
 from peers.reporting.tensorboard import check_tensorboard
-from peers.session.bounded_call import Overdue, call_within
-from peers.session.cards import Card, CardTable, Channel, FixedTable, RendezvousError
+from peers.session.cards import Card, CardTable, Channel
 from peers.session.injection import Boundary, disturbed
 from peers.session.store_table import StoreTable, group_place
 from peers.setup import Setup, check_environment, from_environment
-from peers.table.lives import drawn_life
+from peers.slurm_step import restarts
 
 __all__ = ["join", "open_peers"]
 
 _log = logging.getLogger("gossip")
-#: Seconds beyond the time limit of the start in which the launcher says who is missing.
-_LAUNCHER_GRACE = 3.0
 #: What only the launcher knows: who this peer is, and who the others are.
 _LAUNCHERS = ("rank", "world_size", "incarnation", "run", "hosts", "contacts", "keys", "invitation")
 
@@ -83,13 +81,11 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
     setup = _setup_from(channel) if channel is not None else _found(environment)
     # The launcher has read its own environment, which is the same for all peers.
     named = {} if channel is not None else _named(environment, setup)
-    told, wanted = setup.settled(), _changed(setup, named, arguments)
+    told, wanted = setup.settled(), _placed(_changed(setup, named, arguments), setup, named, arguments)
+    if channel is None and not ({"resume"} & named.keys() or arguments.get("resume") is not None):
+        # A job that Slurm has put back into its queue goes on where it was.
+        wanted = replace(wanted, resume=bool(wanted.run_dir and restarts(environment)))
     recommended, setup = wanted.recommended(), wanted.settled()
-    if len(setup.hosts) > 1 and told.world_size == 1 and arguments.get("rank") is None and "rank" not in named:
-        raise SettingsError(
-            f"rank={arguments.get('rank')} with {len(setup.hosts)} hosts: nothing says which of them this process is. "
-            "Give rank=0 to the first, rank=1 to the second, and so on, or set GOSSIP_RANK"
-        )
     if any(peer.rank == setup.rank for peer in open_peers()) and setup.world_size > 1:
         raise _second_peer(setup.rank)
     if channel is not None:
@@ -106,7 +102,7 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
     if setup.hosts and setup.shape.rows > 1:
         torchruns_store(setup.environment, setup.shape)  # nothing else says where its rows meet
     device_of(setup)  # an error in the settings shows before anything is opened
-    table, setup = _table(setup, channel)
+    table, setup = card_table(setup, channel)
     pairs = _invitation_pairs(setup, table)
     transport = _transport(setup)
     metrics = None
@@ -118,7 +114,7 @@ def join(environment: Mapping[str, str] = os.environ, *, alone: bool = False, **
         reached_at = transport.endpoint.host if setup.crews_across_hosts else ""
         store = CrewStore(reached_at, setup.inner_timeout) if leads else None
         card = Card(setup.rank, transport.endpoint, public, None if store is None else store.endpoint)
-        cards = table.exchange(card)
+        cards = with_known_keys(setup, table.exchange(card))
         if isinstance(table, StoreTable):
             setup = replace(
                 setup, join_key=setup.join_key or table.invited[0], watch_key=setup.watch_key or table.invited[1]
@@ -212,6 +208,10 @@ def _invitation_pairs(setup: Setup, table: CardTable) -> dict[str, KeyPair | Non
         return {}
     if setup.keys is None:
         return {JOIN: None, WATCH: None}
+    if setup.secret_file:
+        pairs = {name: secret_keys(setup, name) for name in (JOIN, WATCH)}
+        own = [pair.public.decode() for pair in pairs.values()]
+        return dict(pairs) if own == [setup.join_key, setup.watch_key] else {}
     if not isinstance(table, StoreTable) or setup.join_key or setup.watch_key:
         return {}  # nobody could tell the others which keys to admit, or the user has the secret halves
     pairs = {JOIN: new_keys(), WATCH: new_keys()}
@@ -317,6 +317,22 @@ def _changed(setup: Setup, named: Mapping[str, Any], arguments: Mapping[str, Any
         raise SettingsError(f"{error} (set in the environment: {', '.join(origins)})") from error
 
 
+def _placed(wanted: Setup, told: Setup, named: Mapping[str, Any], arguments: Mapping[str, Any]) -> Setup:
+    """Return the setup with the rank of this process, if nobody has said it but there are several."""
+    if told.world_size > 1 or wanted.world_size == 1 or "rank" in named or arguments.get("rank") is not None:
+        return wanted
+    rank = rank_here(told.environment, wanted.hosts)
+    if rank is not None:
+        return replace(wanted, rank=rank)
+    if not wanted.hosts:
+        return wanted
+    raise SettingsError(
+        f"rank={arguments.get('rank')} with {len(wanted.hosts)} hosts: nothing says which of them this process is. "
+        f"None of them has the name of this host, {socket.gethostname()}, or several have. Give rank=0 to the first, "
+        "rank=1 to the second, and so on, or set GOSSIP_RANK"
+    )
+
+
 def _setup_from(channel: Channel) -> Setup:
     """Return the settings that the launcher sends."""
     settings = channel.read()["setup"]
@@ -339,48 +355,6 @@ def _tell_overrides(channel: Channel, told: Setup, setup: Setup) -> None:
             )
         with suppress(ValueError):  # too long for a line to the launcher
             channel.send(override={name: list(own) if isinstance(own, tuple) else own})
-
-
-def _table(setup: Setup, channel: Channel | None) -> tuple[CardTable, Setup]:
-    """Return where the cards are exchanged, and the setup with the settings that follow from it."""
-    if setup.contacts:
-        return FixedTable((), ()), setup
-    if channel is not None:
-        # The launcher itself ends the wait in time, and knows who is missing; it may be gone or stalled, though.
-        channel.start_timeout = setup.start_timeout + _LAUNCHER_GRACE
-        return channel, setup
-    if setup.hosts:
-        if setup.public_keys and setup.keys is None:
-            raise SettingsError(
-                f"keys={setup.keys} with {len(setup.public_keys)} public_keys: rank {setup.rank} needs its key pair; "
-                "read it with gossip.net.key_files.read_keys"
-            )
-        return FixedTable(setup.hosts, setup.public_keys), replace(setup, bind=_own_bind(setup), birth=drawn_life())
-    if setup.world_size == 1:
-        return FixedTable((), ()), setup
-    master = setup.environment.get("MASTER_ADDR", "")
-    if not Endpoint(master or "127.0.0.1", 0).is_loopback and Endpoint.parse(setup.bind).is_loopback:
-        # The others are on other machines: listen where they reach this one. Keys for this run go through the store.
-        keys = None if setup.insecure else setup.keys or new_keys()
-        setup = replace(setup, bind=str(Endpoint(_route_to(master, setup.start_timeout), 0)), keys=keys)
-    return StoreTable(setup.rank, setup.world_size, setup.environment, setup.start_timeout), setup
-
-
-def _route_to(master: str, seconds: float) -> str:
-    """Return the address of this machine from which the host MASTER_ADDR is reached."""
-    try:
-        return call_within(seconds, lambda: route_to(master))
-    except Overdue:
-        reason = f"looking it up took longer than {seconds:g} s"
-    except OSError as error:
-        reason = error.strerror or str(error)
-    raise RendezvousError(f"MASTER_ADDR={master!r} cannot be reached: {reason}; set it to the host of rank 0")
-
-
-def _own_bind(setup: Setup) -> str:
-    """Return where to listen: at this rank's place in the list of hosts, unless the user asked for another one."""
-    default = setup.bind == Setup().bind
-    return setup.hosts[setup.rank] if default else setup.bind
 
 
 def _transport(setup: Setup) -> ZmqTransport:

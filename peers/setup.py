@@ -3,8 +3,8 @@
 Settings come from the arguments of `peers.join`, else from the program that started the process, else they are those of
 a swarm of one. That program is, in this order: `gossip launch` (GOSSIP_CHANNEL names two file descriptors over which
 settings and keys come, never the environment), `torchrun` (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT) or
-Slurm's `srun` (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID). What these do not say may be set by environment, as
-GOSSIP_TOPOLOGY and so on: see `peers.environment_settings`.
+Slurm's `srun` (see `peers.slurm_step`). What these do not say may be set by environment, as GOSSIP_TOPOLOGY and so
+on: see `peers.environment_settings`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from gossip.grids import Grid, run_of_row
 from gossip.keys import KeyPair
 from gossip.settings import ALGORITHM
 from gossip.shares import check_share
+from peers.host_lists import expanded
+from peers.own_place import INDEX, rank_here
 from peers.setting_kinds import fitting
+from peers.slurm_step import SlurmStep
 
 if TYPE_CHECKING:
     from gossip.choosing import Recommendation
@@ -88,7 +91,7 @@ class Setup:
     #: host:port to listen on, port 0 for any free port; and the host name by which other peers reach this peer.
     bind: str = "127.0.0.1:0"
     advertise: str = ""
-    #: host:port of every peer, by rank, if they are known beforehand.
+    #: host:port of every peer, by rank, if they are known beforehand; short as in train-[0-3].train:7000.
     hosts: tuple[str, ...] = ()
     #: The key pair of this peer; without one it talks to peers of this machine only, unless `insecure`.
     keys: KeyPair | None = None
@@ -102,6 +105,8 @@ class Setup:
     watch_key: str = ""
     #: The public keys of all peers, by rank, if they are known beforehand.
     public_keys: tuple[str, ...] = ()
+    #: A file with a secret that all peers have, from which their keys follow; gossip keygen --shared makes one.
+    secret_file: str = ""
     #: Talk to other machines without encryption.
     insecure: bool = False
     #: Injected stragglers and faults, for tests of resilience; see gossip.faults.
@@ -209,6 +214,10 @@ class Setup:
                 given[name] = tuple(given[name])
         given = {name: fitting(name, value, kinds[name]) for name, value in given.items()}
         if "hosts" in given:
+            # The brackets of an IPv6 address come first.
+            given["hosts"] = tuple(
+                name for one in given["hosts"] for name in ([one] if one.startswith("[") else expanded(one))
+            )
             given.setdefault("world_size", len(given["hosts"]))
         return replace(self, **given)
 
@@ -258,24 +267,29 @@ class Setup:
             return self.preset
         if self.hosts:
             return "loopback" if len({host.rpartition(":")[0] for host in self.hosts}) == 1 else "lan"
-        if "MASTER_ADDR" in self.environment or "SLURM_NTASKS" in self.environment:
-            return "loopback" if self.environment.get("MASTER_ADDR") in _HERE else "lan"
+        if "MASTER_ADDR" in self.environment:
+            return "loopback" if self.environment["MASTER_ADDR"] in _HERE else "lan"
         return "loopback" if self.bind.rpartition(":")[0] in _HERE else "lan"
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Setup:
     """Return what torchrun or Slurm say, or the setup of a swarm of one."""
-    for names in (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")):
-        rank, world_size, local_rank = (environment.get(name) for name in names)
-        if rank is None or world_size is None:
-            continue
+    rank, world_size = environment.get("RANK"), environment.get("WORLD_SIZE")
+    if rank is None and world_size is not None and environment.get(INDEX):
+        rank = str(rank_here(environment, ()))
+    if rank is not None and world_size is not None:
         return Setup(
-            rank=_number(names[0], rank),
-            world_size=_number(names[1], world_size),
-            local_rank=_number(names[2], local_rank or "0"),
+            rank=_number("RANK", rank),
+            world_size=_number("WORLD_SIZE", world_size),
+            local_rank=_number("LOCAL_RANK", environment.get("LOCAL_RANK") or "0"),
             environment=dict(environment),
         )
-    return Setup(environment=dict(environment))
+    step = SlurmStep.found(environment)
+    if step is None:
+        return Setup(environment=dict(environment))
+    # Where the user says where to meet, that counts.
+    meeting = {name: environment.get(name) or text for name, text in step.meeting.items()}
+    return Setup(step.rank, step.tasks, step.local_rank, environment={**environment, **meeting})
 
 
 def check_environment(environment: Mapping[str, str]) -> str:
@@ -284,6 +298,9 @@ def check_environment(environment: Mapping[str, str]) -> str:
     Otherwise each process would train alone, without a word.
     """
     rank, size = environment.get("RANK"), environment.get("WORLD_SIZE")
+    if rank is None and environment.get(INDEX):
+        alone = f"this process trains alone, though it is number {environment[INDEX]} of an Indexed Job"
+        return "" if size else f"{alone}: set GOSSIP_HOSTS, or GOSSIP_WORLD_SIZE=1 if it is meant to"
     if rank is None and size is not None and _number("WORLD_SIZE", size) > 1:
         raise SettingsError(
             f"WORLD_SIZE={size} is in the environment, and RANK is not: set RANK to the number of this process, from 0 "
@@ -295,7 +312,7 @@ def check_environment(environment: Mapping[str, str]) -> str:
             "unset RANK to train alone"
         )
     tasks = environment.get("SLURM_NTASKS", "1")
-    if rank is None and "SLURM_PROCID" not in environment and _number("SLURM_NTASKS", tasks) > 1:
+    if rank is None and SlurmStep.found(environment) is None and _number("SLURM_NTASKS", tasks) > 1:
         return f"this process trains alone, though Slurm has allocated {tasks} tasks: start the script with srun"
     return ""
 

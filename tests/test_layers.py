@@ -25,6 +25,9 @@ ROOMS = {
     "peers": [
         *(
             "setting_kinds",
+            "host_lists",
+            "own_place",
+            "slurm_step",
             "setup",
             "environment_settings",
             "hidden_environment",
@@ -46,6 +49,7 @@ ROOMS = {
             "training",
             "closing",
             "peer",
+            "meeting",
             "joining",
             "planner",
             "integrations",

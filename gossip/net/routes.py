@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["route_to"]
+__all__ = ["look_up", "route_to"]
+
+
+def look_up(host: str) -> None:
+    """Raise an OSError if no address is known of a host."""
+    try:
+        socket.getaddrinfo(host, None)
+    except UnicodeError as error:  # of a label that is too long
+        raise OSError(str(error)) from error
 
 
 def route_to(host: str) -> str:

@@ -40,7 +40,7 @@ from gossip.net.transport import TransportError
 from gossip.values.buffers import Buffer
 from gossip.wire.limits import HEADER_LIMIT
 
-__all__ = ["ZmqTransport", "new_keys"]
+__all__ = ["ZmqTransport", "keys_from", "new_keys"]
 
 _ZAP = "inproc://zeromq.zap.01"
 #: What transports say to each other starts so, and no message of the core does: in msgpack, 0xc1 is nothing.
@@ -52,6 +52,12 @@ _QUESTION = b"\xc1question "
 def new_keys() -> KeyPair:
     """Make a new key pair."""
     return KeyPair(*zmq.curve_keypair())
+
+
+def keys_from(seed: bytes) -> KeyPair:
+    """Return the key pair whose secret half is these 32 bytes."""
+    secret = zmq.utils.z85.encode(seed)
+    return KeyPair(zmq.curve_public(secret), secret)
 
 
 @dataclass

@@ -1,8 +1,11 @@
-"""The agent on another machine, started over ssh by `launch.swarm.remote`: it starts and watches the peers there.
+"""The agent on another machine, started by `launch.swarm.remote`: it starts and watches the peers there.
 
 It reads commands and writes events, one JSON object per line. Keys and settings arrive this way, so they are on no
 command line and in no environment. Like the launcher, the agent is not a coordinator: when its input ends it exits
 quietly, and the peers continue.
+
+With ``--stay`` it stays until they have ended: in a job of Slurm they would not outlive it. A SIGTERM, by which Slurm
+asks all of a job to stop, is then passed on to the peers.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -37,13 +41,15 @@ class Agent:
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._lock = threading.Lock()
-        self._host = LocalHost(lambda rank, message: self._write({"rank": rank, "message": message}))
+        self._host = LocalHost(self._heard)
+        self._running: set[int] = set()
+        self._changed = threading.Condition()
         self._python = sys.executable
         self._there = self._here = Path.cwd()
         self._peers = 1
 
     def obey(self, command: Mapping[str, Any]) -> None:
-        """Follow a command of the launcher; it came over ssh, so it is trusted."""
+        """Follow a command of the launcher; it came over ssh or from the own job, so it is trusted."""
         if "check" in command:
             self._write({"hello": self._check(command["check"])})
         elif "start" in command:
@@ -55,9 +61,26 @@ class Agent:
         elif "signal" in command:
             self._host.signal(*command["signal"])
 
+    def ask_to_stop(self, _: int) -> None:
+        """Ask all peers to stop."""
+        for rank in list(self._running):
+            self._host.signal(rank, signal.SIGTERM)
+
+    def await_peers(self) -> None:
+        """Wait until no peer runs."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running)
+
     def close(self) -> None:
         """Stop listening to the peers; they continue."""
         self._host.close()
+
+    def _heard(self, rank: int, message: Mapping[str, Any]) -> None:
+        self._write({"rank": rank, "message": message})
+        if "exit" in message:
+            with self._changed:
+                self._running.discard(rank)
+                self._changed.notify_all()
 
     def _write(self, message: Mapping[str, Any]) -> None:
         with self._lock, contextlib.suppress(OSError):  # the launcher may be gone
@@ -124,8 +147,10 @@ class Agent:
             directory=str(self._here),
         )
         try:
+            self._running.add(peer.rank)
             self._host.start(peer)
         except OSError as error:
+            self._running.discard(peer.rank)
             for message in ({"line": f"gossip: cannot start: {error}"}, {"exit": _NOT_STARTED}):
                 self._write({"rank": peer.rank, "message": message})
 
@@ -136,9 +161,13 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     agent = Agent(out)
-    with contextlib.suppress(KeyboardInterrupt), interruptible():
+    stays = "--stay" in sys.argv[1:]
+    asked = interruptible(agent.ask_to_stop) if stays else interruptible()
+    with contextlib.suppress(KeyboardInterrupt), asked:
         for line in sys.stdin.buffer:
             agent.obey(json.loads(line))
+        if stays:
+            agent.await_peers()
     agent.close()
     return 0
 

@@ -43,6 +43,8 @@ class HostLine:
     python: str = ""
     #: Which of the slots are used, where a choice was made; a slot's number is the local rank, and so the GPU.
     chosen: tuple[int, ...] | None = None
+    #: The Slurm job whose allocation it is in: `srun` reaches it, and not ssh.
+    job: str = ""
 
     @property
     def local_ranks(self) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from launch.swarm.launch_plan import LaunchPlan, PeerSeat, check_program, progra
 from launch.swarm.one_launcher import check_one_launcher
 from launch.swarm.ports import check_ports
 from launch.swarm.run_place import claimed, used
+from launch.swarm.slurm_allocation import allocation, requeued
 from launch.terminal import output, warn
 from launch.user_errors import CommandError
 from launch.watch.display import Display
@@ -47,6 +48,7 @@ _MOST_PEERS = 100_000
 
 def launch(options: LaunchOptions) -> int:
     """Check, start and watch; return the exit code."""
+    options = requeued(options)
     if not options.each_task:
         check_one_launcher(program(options.script, options.arguments, options.module))
     options, why = with_grid(options, _seats(_hosts_of(options)))
@@ -174,6 +176,9 @@ def _unused(name: str) -> Path:
 
 def _hosts_of(options: LaunchOptions) -> list[HostLine]:
     if not options.hostfile:
+        allocated = [] if options.peers or options.each_task else allocation()
+        if allocated:
+            return selected(allocated, options.include, options.exclude)
         if options.include or options.exclude:
             choice = f"--include {options.include}" if options.include else f"--exclude {options.exclude}"
             raise CommandError(f"{choice} selects from a hostfile: name it with --hostfile")

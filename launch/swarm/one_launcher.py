@@ -34,9 +34,7 @@ def check_one_launcher(command: Sequence[str], environment: Mapping[str, str] = 
             continue
         words = ["python" if word == sys.executable else word for word in command]
         if starter == "srun":
-            missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
-            more = f", with {' and '.join(missing)} set to a host and a free port of it" if missing else ""
-            instead = f"srun -n {number} {shlex.join(words)}{more}"
+            instead = f"srun -n {number} {shlex.join(words)}"
         elif starter == "torchrun":
             instead = f"torchrun --nproc-per-node {number} {shlex.join(words[1:] if words[0] == 'python' else words)}"
         else:

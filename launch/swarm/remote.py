@@ -1,4 +1,4 @@
-"""Another machine: an ssh connection, and at its other end `launch.swarm.agent`.
+"""Another machine: a connection by ssh or `srun`, and at its other end `launch.swarm.agent`.
 
 The connection is for starting and watching. If it is lost, the peers continue; the launcher no longer hears of them.
 """
@@ -20,9 +20,9 @@ from typing import IO, Any
 
 from gossip.version import __version__
 from gossip.wire.frames import VERSION
+from launch.swarm import slurm_allocation, ssh
 from launch.swarm.host import Emit, PeerProcess
 from launch.swarm.hostfile import HostLine
-from launch.swarm.ssh import agent_command, explained
 from launch.user_errors import CommandError
 
 __all__ = ["LOST", "RemoteHost", "connected"]
@@ -34,7 +34,7 @@ _KILL_GRACE, _CLOSE_GRACE = 5.0, 5.0
 
 
 class RemoteHost:
-    """A machine that is reached by ssh."""
+    """A machine that is reached by ssh, or by `srun` in an allocation of Slurm."""
 
     def __init__(self, emit: Emit, line: HostLine) -> None:
         """Begin to connect; `answer` waits for it."""
@@ -48,26 +48,26 @@ class RemoteHost:
         self._hello: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._stderr: deque[str] = deque(maxlen=20)
-        command = agent_command(line)
+        command = slurm_allocation.agent_command(line) if line.job else ssh.agent_command(line)
         try:
             # In a session of its own: Ctrl-C is for the launcher, which tells the peers; ssh must stay for that.
-            self._ssh = subprocess.Popen(  # noqa: S603
+            self._process = subprocess.Popen(  # noqa: S603
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                env=slurm_allocation.agent_environment() if line.job else None,
                 start_new_session=True,
             )
         except OSError as error:
-            raise CommandError(
-                f"cannot run {command[0]}: {error.strerror}; name an ssh program in GOSSIP_SSH"
-            ) from error
-        assert self._ssh.stdin is not None
-        assert self._ssh.stdout is not None
-        assert self._ssh.stderr is not None
-        self._writer = threading.Thread(target=self._write, args=(self._ssh.stdin,), daemon=True)
-        self._errors = threading.Thread(target=self._collect, args=(self._ssh.stderr,), daemon=True)
-        self._reader = threading.Thread(target=self._read, args=(self._ssh.stdout,), daemon=True)
+            remedy = "it must be on the PATH" if line.job else "name an ssh program in GOSSIP_SSH"
+            raise CommandError(f"cannot run {command[0]}: {error.strerror}; {remedy}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._writer = threading.Thread(target=self._write, args=(self._process.stdin,), daemon=True)
+        self._errors = threading.Thread(target=self._collect, args=(self._process.stderr,), daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
         for thread in (self._writer, self._errors, self._reader):
             thread.start()
 
@@ -81,7 +81,8 @@ class RemoteHost:
             hello = self._hello.get(timeout=max(until - time.monotonic(), 0.01))
             if hello is not None:
                 return [*_differences(hello), *hello["problems"]], hello["warnings"]
-        return [explained(self.line, self._ssh.poll(), list(self._stderr), seconds)], []
+        explained = slurm_allocation.explained if self.line.job else ssh.explained
+        return [explained(self.line, self._process.poll(), list(self._stderr), seconds)], []
 
     def start(self, peer: PeerProcess) -> None:
         """Start a peer; what it says and how it ends is emitted."""
@@ -116,13 +117,13 @@ class RemoteHost:
         self._outbox.put(None)
         if not self._lost:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._ssh.wait(_CLOSE_GRACE)
+                self._process.wait(_CLOSE_GRACE)
         self.abandon()
 
     def abandon(self) -> None:
         """End the connection at once."""
-        self._ssh.kill()
-        self._ssh.wait()
+        self._process.kill()
+        self._process.wait()
         self._outbox.put(None)
         for thread in (self._writer, self._reader, self._errors):
             thread.join(_CLOSE_GRACE)
@@ -150,10 +151,10 @@ class RemoteHost:
                     self._hello.put(message["hello"])
                 elif isinstance(message, dict) and "rank" in message:
                     self._heard(message["rank"], message["message"])
-        self._ssh.wait()
+        self._process.wait()
         self._errors.join(_CLOSE_GRACE)
         self._hello.put(None)
-        self._give_up(" / ".join(list(self._stderr)[-2:]) or f"ssh ended with exit code {self._ssh.returncode}")
+        self._give_up(" / ".join(list(self._stderr)[-2:]) or f"it ended with exit code {self._process.returncode}")
 
     def _heard(self, rank: int, message: dict[str, Any]) -> None:
         with self._lock:

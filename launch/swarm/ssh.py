@@ -18,13 +18,14 @@ from gossip.version import __version__
 from launch.swarm.hostfile import HostLine
 from launch.user_errors import CommandError
 
-__all__ = ["addressed", "agent_command", "explained"]
+__all__ = ["BOOTSTRAP", "addressed", "agent_command", "explained"]
 
 #: Seconds that ssh has for a connection, and after which a silent one is tried: three times, then it is lost.
 _CONNECT, _ALIVE = 10, 10
-#: Chooses an interpreter and becomes it. It stands on a command line, so it holds nothing that is secret.
-_BOOTSTRAP = (
-    'for python in "$@"; do command -v "$python" >/dev/null 2>&1 && exec "$python" -m launch.swarm.agent; done; '
+#: Chooses an interpreter and becomes the agent. It stands on a command line, so it holds nothing that is secret.
+BOOTSTRAP = (
+    'for python in "$@"; do command -v "$python" >/dev/null 2>&1 && exec "$python" -m launch.swarm.agent {options}; '
+    "done; "
     'echo "no Python found: $*" >&2; exit 127'
 )
 
@@ -32,7 +33,14 @@ _BOOTSTRAP = (
 def agent_command(line: HostLine) -> list[str]:
     """Return the command that runs the agent on a host."""
     chosen = line.python or os.environ.get("GOSSIP_REMOTE_PYTHON", "")
-    there = ["exec", "sh", "-c", _BOOTSTRAP, "gossip", *([chosen] if chosen else [sys.executable, "python3"])]
+    there = [
+        "exec",
+        "sh",
+        "-c",
+        BOOTSTRAP.format(options=""),
+        "gossip",
+        *([chosen] if chosen else [sys.executable, "python3"]),
+    ]
     options = {
         "BatchMode": "yes",
         "ConnectTimeout": _CONNECT,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gossip import events
+from gossip.endpoint import Endpoint
 from gossip.membership import Record
 from gossip.net.driver import Driver
+from gossip.net.routes import look_up
 from gossip.policies import Policy
+from peers.session.bounded_call import Overdue, call_within
 from peers.session.listener import Listener
 from peers.session.rendezvous import Rendezvous, StartError
 from peers.setup import Setup
@@ -16,6 +19,8 @@ __all__ = ["Start"]
 
 #: Levels of "state" in the roll call: a peer has one, from a checkpoint; and it trains.
 _TRAINS = 2
+#: Seconds in which the name of a host is looked up.
+_LOOK_UP = 2.0
 
 
 class Start:
@@ -46,6 +51,7 @@ class Start:
         """
         self._rank, self._incarnation, self._timeout = setup.rank, setup.incarnation, setup.start_timeout
         self._share = setup.share
+        self._hosts = setup.hosts
         self._policy = policy
         self._driver = driver
         self._listener = listener
@@ -95,13 +101,24 @@ class Start:
         if len(everybody) > 1 and here == {self._rank}:
             raise StartError(
                 f"rank {self._rank}: none of the other {len(missing)} peers came within {self._timeout:g} s. "
-                "Do they run, and can they reach each other's ports?"
+                f"Do they run, and can they reach each other's ports?{self._nameless(missing)}"
             )
         if missing:
-            self._warn(f"going on without ranks {missing}, which did not come within {self._timeout:g} s")
+            late = f"going on without ranks {missing}, which did not come within {self._timeout:g} s"
+            self._warn(f"{late}{self._nameless(missing)}")
         holders = reached("state") - {self._rank}
         lower = {rank for rank in here if rank < self._rank}
         return sorted(holders | lower)
+
+    def _nameless(self, ranks: Sequence[int]) -> str:
+        """Return which of the hosts of these ranks have no address, as after a start of pods that is not complete."""
+        names = []
+        for host in [Endpoint.parse(self._hosts[rank]).host for rank in ranks if rank < len(self._hosts)]:
+            try:
+                call_within(_LOOK_UP, lambda host=host: look_up(host))  # type: ignore[misc]
+            except (OSError, Overdue):
+                names.append(host)
+        return f"; no address is known of {', '.join(names)}" if names else ""
 
     def _lost(self) -> dict[int, str]:
         """Return how ranks ended that never came: a rank that came is a member, and its death is noticed as such."""

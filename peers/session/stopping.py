@@ -57,6 +57,7 @@ class StopRequest:
         self._since = 0.0
         self._overdue = False
         self._rang, self._over, self._closed = threading.Event(), threading.Event(), threading.Event()
+        self._rings = False
         self._process = 0
         #: The signals that are handled here, and what was done about each before.
         self._before: dict[int, Any] = {}
@@ -162,7 +163,9 @@ class StopRequest:
                 self._end_by(number)
         elif again or self._overdue or (first and not self.patient):
             self.now()
-        elif self.patient:
+        elif self.patient and not self._rings:
+            # Once: a second signal may come while the handler of the first holds the lock of the event.
+            self._rings = True
             self._rang.set()
 
     def _end_by(self, number: int) -> None:

@@ -19,6 +19,8 @@ from peers.session.shared_settings import SettingsAgreement, shared
 from peers.setup import Setup, from_environment
 
 KNOWN = {"algorithm": "auto", "link": "50Mbit", "step_time": 0.25, "parameters": 10_000_000}
+#: The third of three tasks of srun.
+SLURM = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM_NTASKS": "3"}
 
 
 def chosen(setup: Setup) -> tuple[str, str, float, str]:
@@ -71,7 +73,8 @@ def test_the_kind_of_link_follows_from_what_all_see_alike(found: dict[str, Any],
     [
         ({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1"}, "loopback"),
         ({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "head"}, "lan"),
-        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "3"}, "lan"),
+        ({**SLURM, "SLURM_STEP_NODELIST": "n[0-1]"}, "lan"),
+        ({**SLURM, "SLURM_STEP_NODELIST": "n0"}, "loopback"),
     ],
 )
 def test_under_other_launchers_too(environment: dict[str, str], kind: str) -> None:

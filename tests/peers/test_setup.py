@@ -22,7 +22,7 @@ from peers.session.cards import RendezvousError
 from peers.setup import Setup, from_environment
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "3", "SLURM_LOCALID": "0"}
+SLURM = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM_NTASKS": "3", "SLURM_LOCALID": "0"}
 
 
 def test_without_anything_a_peer_is_a_swarm_of_one() -> None:
@@ -156,7 +156,7 @@ def test_every_setting_has_a_kind() -> None:
     assert default.changed(**given) == default
 
 
-def test_slurm_without_a_master_says_what_to_set_unless_hosts_are_listed() -> None:
+def test_slurm_that_names_no_node_says_what_to_set_unless_hosts_are_listed() -> None:
     with pytest.raises(SettingsError, match="MASTER_ADDR and MASTER_PORT must be set for 3 peers"):
         peers.join(SLURM)
     with reserved_ports(3) as ports, peers.join(SLURM, hosts=[f"127.0.0.1:{port}" for port in ports]) as peer:
@@ -263,6 +263,10 @@ def test_an_environment_for_one_process_is_a_swarm_of_one(caplog: pytest.LogCapt
     with peers.join({"WORLD_SIZE": "1"}) as peer:
         assert peer.world_size == 1
     assert "trains alone" not in caplog.text
-    with peers.join({"SLURM_NTASKS": "8"}) as peer:
+    # In the script of sbatch there is even a rank, and in the shell of salloc there may be a step.
+    batch = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+    with peers.join(batch) as peer:
+        assert peer.world_size == 1
+    with peers.join({**batch, "SLURM_STEP_ID": str(0xFFFFFFFA)}) as peer:
         assert peer.world_size == 1
     assert "trains alone, though Slurm has allocated 8 tasks: start the script with srun" in caplog.text

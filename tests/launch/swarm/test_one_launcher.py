@@ -23,11 +23,7 @@ COMMAND = (sys.executable, "train.py", "--rate", "0.1 0.2")
     ("environment", "line"),
     [
         (
-            {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "1"},
-            "Type: srun -n 3 python train.py --rate '0.1 0.2', with MASTER_ADDR and MASTER_PORT set to a host",
-        ),
-        (
-            {"SLURM_STEP_NUM_TASKS": "3", "MASTER_ADDR": "a", "MASTER_PORT": "5", "PMI_SIZE": "3"},
+            {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "1", "PMI_SIZE": "3"},
             "Type: srun -n 3 python train.py --rate '0.1 0.2'. If you",
         ),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "Type: torchrun --nproc-per-node 2 train.py --rate '0.1 0.2'."),

@@ -86,7 +86,7 @@ def test_a_replica_that_its_torchrun_restarts_joins_the_others_again(tmp_path: P
 def test_the_tasks_of_srun_are_a_grid(tmp_path: Path) -> None:
     options = {"out": str(tmp_path / "{rank}.json"), "start_timeout": LONGEST_PROCESS, "inner_timeout": LONGEST_PROCESS}
     with reserved_ports(1) as ports:
-        shared = {"SLURM_NTASKS": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
+        shared = {"SLURM_STEP_ID": "0", "SLURM_NTASKS": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
         tasks = [{**shared, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(4)]
         run([[sys.executable, str(SCRIPT), json.dumps(options)]] * 4, tasks, tmp_path)
     check(tmp_path)

@@ -84,7 +84,7 @@ def test_under_torchrun_the_script_is_a_swarm(tmp_path: Path) -> None:
 def test_under_slurm_the_script_is_a_swarm_whatever_the_seeds(tmp_path: Path) -> None:
     logs = [tmp_path / f"log-{rank}" for rank in range(2)]
     with reserved_ports(1) as ports:
-        shared = {"SLURM_NTASKS": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
+        shared = {"SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])}
         commands = [
             script(out=str(tmp_path / "{rank}.json"), seed=rank, start_timeout=LONGEST_PROCESS) for rank in range(2)
         ]

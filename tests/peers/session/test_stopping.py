@@ -181,6 +181,29 @@ def test_requests_of_the_same_moment_are_one(tmp_path: Path, monkeypatch: pytest
     assert checkpoints(tmp_path) == ["step-00000001"]
 
 
+def test_a_request_in_the_middle_of_another_is_not_waited_for() -> None:
+    """As from Slurm, an agent and a launcher: the handler of the second runs inside that of the first."""
+
+    class Bell(threading.Event):
+        inside = False
+
+        def set(self) -> None:
+            assert not self.inside, "it would wait for its own lock"
+            self.inside = True
+            if not self.is_set():
+                ask(signal.SIGTERM)
+            super().set()
+            self.inside = False
+
+    request = stopping.StopRequest(60.0)
+    request._rang = Bell()
+    request.listen()
+    request.patient = True
+    ask(signal.SIGTERM)
+    assert (request.asked, request.raised) == (True, False)
+    request.close()
+
+
 def test_where_no_boundary_is_ahead_it_ends_at_once(tmp_path: Path) -> None:
     def mixes(peer: peers.Peer) -> None:
         model = nn.Linear(2, 1)
