@@ -63,14 +63,29 @@ class Notes(TrainerCallback):
 
 
 def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at: int = -1) -> dict[str, Any]:
-    """Train, and return what came of it."""
+    """Train, and return what came of it.
+
+    Args:
+        output: where the Trainer writes.
+        options: of TrainingArguments; and ``lora``, to train adapters of so many ranks only.
+        settings: of the peer.
+        stop_at: the step at which training breaks off.
+    """
     torch.set_num_threads(1)
+    options = dict(options)
+    lora, width = options.pop("lora", 0), options.pop("width", 16)
     with peers.join(alone=True, **settings) as peer:
         torch.manual_seed(0)
         config = GPT2Config(
-            vocab_size=16, n_positions=8, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+            vocab_size=16, n_positions=8, n_embd=width, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
         )
-        model = GPT2LMHeadModel(config)
+        model: Any = GPT2LMHeadModel(config)
+        if lora:
+            from peft import LoraConfig, get_peft_model
+
+            model = get_peft_model(model, LoraConfig(r=lora, target_modules=["c_attn"], fan_in_fan_out=True))
+        sent: list[int] = []
+        peer.on_step(lambda figures: sent.append(figures["bytes_sent"]))
         notes = Notes(stop_at)
         arguments = TrainingArguments(
             output_dir=output,
@@ -94,6 +109,9 @@ def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at
         trainer.train()
         after = trainer.evaluate()["eval_loss"]
         trainer.save_model(str(Path(output) / "final"))
+        trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+        if lora:
+            model = model.merge_and_unload()
         values = torch.cat([one.detach().reshape(-1) for one in model.parameters()])
         return {
             "rank": peer.rank,
@@ -107,6 +125,11 @@ def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at
             "rates": notes.rates,
             "evaluated": notes.evaluated,
             "saved": notes.saved,
+            "sent": sent,
+            "trained": trained,
+            "all": values.numel(),
+            "values": values[:: max(1, values.numel() // 64)].tolist(),
+            "frozen": hashlib.sha256(model.get_input_embeddings().weight.detach().numpy().tobytes()).hexdigest(),
             "norm": float(values.norm()),
             "digest": hashlib.sha256(values.numpy().tobytes()).hexdigest(),
         }

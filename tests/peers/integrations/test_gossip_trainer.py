@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from pathlib import Path
@@ -52,6 +53,21 @@ def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
     assert (tmp_path / "final" / "model.safetensors").exists()
 
 
+def test_of_a_model_with_adapters_these_are_sent_and_agree(tmp_path: Path) -> None:
+    options = {"num_train_epochs": 2, "save_strategy": "no", "lora": 2, "width": 128}
+    zero, one = run_together("trainer_script.py", tmp_path, options, [{}, {}])
+    adapters, model = 4 * zero["trained"], 4 * zero["all"]
+    assert adapters * 50 < model
+    for said in (zero, one):
+        assert said["after"] < said["before"] - 0.05
+        # A step sends the adapters once, and a little beside them: headers, and what members tell each other.
+        assert adapters * (said["steps"] - 2) < sum(said["sent"]) < (1.2 * adapters + 4096) * said["steps"]
+        assert sum(said["sent"]) < model, "all steps together"
+    assert zero["values"] == pytest.approx(one["values"], rel=1e-2, abs=1e-4)
+    assert zero["frozen"] == one["frozen"]
+    assert (tmp_path / "final" / "adapter_model.safetensors").exists()
+
+
 @pytest.mark.slow
 def test_when_rank_0_is_killed_the_other_one_finishes_and_writes(tmp_path: Path) -> None:
     killed, said = run_together("trainer_script.py", tmp_path, OPTIONS, [{"KILL_AT": "4"}, {}])
@@ -92,6 +108,13 @@ def test_steps_and_parts_of_epochs_count_for_the_whole_swarm(tmp_path: Path, scr
     assert said["rates"][-1] < 0.0015
     half = {**OPTIONS, "num_train_epochs": 0.5, "eval_strategy": "no", "save_strategy": "no"}
     assert script.main(str(tmp_path), half, {})["steps"] in (6, 7)
+
+
+def test_with_allreduce_the_schedule_counts_steps_of_several_batches(tmp_path: Path, script: Any) -> None:
+    options = {**OPTIONS, "eval_strategy": "no", "save_strategy": "no"}
+    said = script.main(str(tmp_path), options, {"algorithm": "allreduce"})
+    expected = [0.01 * (1 + math.cos(math.pi * step / ALONE)) / 2 for step in range(1, ALONE + 1)]
+    assert said["rates"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_what_would_train_apart_is_refused(tmp_path: Path, script: Any) -> None:
