@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from comeback import Comeback
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 from transformers.utils import logging
 
@@ -42,11 +43,14 @@ class Stopped(Exception):
 class Notes(TrainerCallback):
     """Keeps what happens."""
 
-    def __init__(self, stop_at: int) -> None:
-        self.stop_at = stop_at
+    def __init__(self, stop_at: int, comeback: Comeback) -> None:
+        self.stop_at, self.comeback = stop_at, comeback
         self.rates: list[float] = []
         self.evaluated: list[float] = []
         self.saved = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        self.comeback.attached()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
         self.rates.append(more["lr_scheduler"].get_last_lr()[0])
@@ -54,6 +58,7 @@ class Notes(TrainerCallback):
             os.kill(os.getpid(), 9)
         if state.global_step == self.stop_at:
             raise Stopped
+        self.comeback.after_step(state.global_step)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
         self.evaluated.append(more["metrics"]["eval_loss"])
@@ -86,7 +91,7 @@ def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at
             model = get_peft_model(model, LoraConfig(r=lora, target_modules=["c_attn"], fan_in_fan_out=True))
         sent: list[int] = []
         peer.on_step(lambda figures: sent.append(figures["bytes_sent"]))
-        notes = Notes(stop_at)
+        notes = Notes(stop_at, Comeback(output, peer.rank))
         arguments = TrainingArguments(
             output_dir=output,
             use_cpu=True,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from framework_processes import run_together
+from framework_processes import run_launched, run_together
 from swarms import clean_environment
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -22,7 +22,7 @@ OPTIONS = {"max_epochs": 4, "accumulate_grad_batches": 2}
 
 
 def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
-    zero, one = run_together("lightning_script.py", tmp_path, OPTIONS, [{}, {}])
+    zero, one = run_together("lightning_script.py", tmp_path, OPTIONS, [{}, {}], srun=True)
     for said in (zero, one):
         assert said["estimated"] == 48, "as of one process that trains alone"
         assert said["steps"] == said["peer_steps"] < 48, "the other one has made some"
@@ -35,6 +35,22 @@ def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
     assert (zero["first"], one["first"]) == (True, False)
     assert (zero["logs"], one["logs"]) == (True, False)
     assert len(list(tmp_path.rglob("*.ckpt"))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_a_swarm_goes_on_when_rank_0_is_slow_and_killed_and_comes_back(tmp_path: Path) -> None:
+    options = {**OPTIONS, "max_epochs": 6, "precision": "bf16-mixed", "workers": 1}
+    back, one, two = run_launched("lightning_script.py", tmp_path, options, 3, "--straggler", "0=4x")
+    for said in (back, one, two):
+        assert said["fraction"] == 1.0
+        assert said["rates"][-1] < 0.01, "all come to the end of the cosine"
+        assert said["validated"][-1] < 4, "5.3 is what a model knows that knows nothing"
+        assert said["weights"] == pytest.approx(one["weights"], rel=1e-2)
+    assert one["rates"][0] > 0.095
+    assert back["rates"][0] < one["rates"][2], "who comes back begins where the others are"
+    assert [said["first"] for said in (back, one, two)] == [True, False, False]
+    assert len(list(tmp_path.rglob("*.ckpt"))) >= 1
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from framework_processes import run_together
+from framework_processes import run_launched, run_together
 from swarms import clean_environment
 
 import peers
@@ -55,7 +55,7 @@ def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
 
 def test_of_a_model_with_adapters_these_are_sent_and_agree(tmp_path: Path) -> None:
     options = {"num_train_epochs": 2, "save_strategy": "no", "lora": 2, "width": 128}
-    zero, one = run_together("trainer_script.py", tmp_path, options, [{}, {}])
+    zero, one = run_together("trainer_script.py", tmp_path, options, [{}, {}], srun=True)
     adapters, model = 4 * zero["trained"], 4 * zero["all"]
     assert adapters * 50 < model
     for said in (zero, one):
@@ -66,6 +66,22 @@ def test_of_a_model_with_adapters_these_are_sent_and_agree(tmp_path: Path) -> No
     assert zero["values"] == pytest.approx(one["values"], rel=1e-2, abs=1e-4)
     assert zero["frozen"] == one["frozen"]
     assert (tmp_path / "final" / "adapter_model.safetensors").exists()
+
+
+@pytest.mark.timeout(500)
+def test_a_swarm_goes_on_when_rank_0_is_slow_and_killed_and_comes_back(tmp_path: Path) -> None:
+    options = {**OPTIONS, "num_train_epochs": 4, "bf16": True, "dataloader_num_workers": 1}
+    back, one, two = run_launched("trainer_script.py", tmp_path, options, 3, "--straggler", "0=4x")
+    for said in (back, one, two):
+        assert said["after"] < said["before"] - 0.3
+        assert said["epoch"] == pytest.approx(4.0)
+        assert said["rates"][-1] < 0.0015, "all come to the end of the cosine"
+        assert said["values"] == pytest.approx(one["values"], rel=1e-2, abs=1e-3)
+    assert one["rates"][0] > 0.0095
+    assert back["rates"][0] < one["rates"][2], "who comes back begins where the others are"
+    assert [said["first"] for said in (back, one, two)] == [True, False, False]
+    assert len(list(tmp_path.glob("checkpoint-*/model.safetensors"))) == OPTIONS["save_total_limit"]
+    assert (tmp_path / "final" / "model.safetensors").exists()
 
 
 @pytest.mark.slow
