@@ -8,6 +8,7 @@ Needs gossip-runtime[accelerate,examples].
 """
 
 import argparse
+import time
 
 import torch
 from sklearn.datasets import load_digits
@@ -25,6 +26,9 @@ def main(peer: peers.Peer) -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--accumulate", type=int, default=1, help="batches of a step")
     parser.add_argument("--precision", default="no", choices=["no", "bf16"])
+    parser.add_argument(
+        "--step-seconds", type=float, default=0.0, help="make a batch take longer, as a large model would"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", default="", help="a file for the model")
     args = parser.parse_args()
@@ -49,6 +53,7 @@ def main(peer: peers.Peer) -> None:
         for images, labels in loader:
             with accelerator.accumulate(model):
                 loss = F.cross_entropy(model(images), labels)
+                time.sleep(args.step_seconds)
                 accelerator.backward(loss)
                 if accelerator.sync_gradients:
                     accelerator.clip_grad_norm_(model.parameters(), 1.0)

@@ -8,6 +8,7 @@ Needs gossip-runtime[lightning,examples].
 """
 
 import argparse
+import time
 from typing import Any
 
 import lightning
@@ -25,14 +26,16 @@ from peers.integrations.lightning import GossipStrategy
 class Digits(lightning.LightningModule):
     """Two layers, trained by SGD whose rate goes down by a cosine."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_seconds: float) -> None:
         super().__init__()
+        self.step_seconds = step_seconds
         self.layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.1), nn.Linear(128, 10))
 
     def training_step(self, batch: list[Tensor]) -> Tensor:
         """Return the loss of a batch."""
         loss = F.cross_entropy(self.layers(batch[0]), batch[1])
         self.log("train_loss", loss)
+        time.sleep(self.step_seconds)
         return loss
 
     def validation_step(self, batch: list[Tensor]) -> None:
@@ -56,6 +59,9 @@ def main(peer: peers.Peer) -> None:
     parser.add_argument("--accumulate", type=int, default=1, help="batches of a step")
     parser.add_argument("--precision", default="32-true")
     parser.add_argument("--workers", type=int, default=0, help="processes that load data")
+    parser.add_argument(
+        "--step-seconds", type=float, default=0.0, help="make a batch take longer, as a large model would"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", default="runs/lightning_module")
     args = parser.parse_args()
@@ -76,7 +82,7 @@ def main(peer: peers.Peer) -> None:
         enable_model_summary=False,
         strategy=GossipStrategy(peer),
     )
-    module = Digits()
+    module = Digits(args.step_seconds)
     trainer.fit(module, loader, DataLoader(held_out, batch_size=360))
     trainer.validate(module, DataLoader(held_out, batch_size=360))
 

@@ -11,6 +11,8 @@ peers agree on one model.
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,6 +53,7 @@ class GossipStrategy(SingleDeviceStrategy):
         self.peer = peer
         self._epochs: _SwarmEpochs | None = None
         self._attached = self._agreed = False
+        self._at_sigterm = signal.getsignal(signal.SIGTERM)
         self._tell_loggers()
 
     # The first peer writes
@@ -113,6 +116,11 @@ class GossipStrategy(SingleDeviceStrategy):
         # From now on the length is unknown, and the Trainer has to look for the end.
         epochs.attached = True
         trainer.fit_loop._combined_loader = None
+
+    def on_train_start(self) -> None:
+        """Let the peer answer SIGTERM again: it ends with a checkpoint at its next boundary, Lightning before that."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._at_sigterm)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Let another peer write, if the first has died."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
+from comeback import end_process
 from torch.utils.data import DataLoader, TensorDataset
 
 import peers
@@ -59,7 +60,7 @@ def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at
                 if peer.step > before:
                     rates.append(scheduler.get_last_lr()[0])
                     if peer.step == kill_at:
-                        os.kill(os.getpid(), 9)
+                        end_process()
                     if peer.step == stop_at:
                         raise Stopped
             model.eval()

@@ -1,12 +1,13 @@
-"""Lets the peers of a test wait for one that was killed, until it is back: they would be through too soon."""
+"""How peers of a test are killed, and wait for one that comes back: they would be through too soon."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
-__all__ = ["Comeback"]
+__all__ = ["Comeback", "end_process"]
 
 #: Seconds after which it does not come any more.
 _PATIENCE = 200.0
@@ -41,6 +42,16 @@ class Comeback:
             if not _wait_for(self._started, _PATIENCE):
                 raise TimeoutError(f"{self._started} is not there after {_PATIENCE:g} s: nobody comes back")
             _wait_for(self._back, _STEP)
+
+
+def end_process() -> None:
+    """End this process by the signal KILL_BY, SIGKILL if there is none; or let its launcher be interrupted."""
+    by = os.environ.get("KILL_BY", "9")
+    if by == "launcher":
+        os.environ["KILL_BY"] = "0"  # once, for a second interrupt kills at once
+        os.kill(os.getppid(), signal.SIGINT)
+    else:
+        os.kill(os.getpid(), int(by))
 
 
 def _wait_for(path: Path, seconds: float) -> bool:

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,15 @@ def _sruns(rank: int, size: int) -> dict[str, str]:
 
 
 def run_together(
-    script: str, output: Path, options: dict[str, Any], environments: list[dict[str, str]], *, srun: bool = False
+    script: str,
+    output: Path,
+    options: dict[str, Any],
+    environments: list[dict[str, str]],
+    *,
+    srun: bool = False,
+    expected: Sequence[int] = (),
 ) -> list[Any]:
-    """Run a script in several processes; return what each said, or the exit code of one that was killed.
+    """Run a script in several processes; return what each said, or its exit code if it was ended.
 
     Args:
         script: a file beside this one.
@@ -55,6 +62,7 @@ def run_together(
         options: of the framework.
         environments: further variables of each process.
         srun: start them as srun would, not as torchrun would.
+        expected: exit codes beside 0 and that of SIGKILL.
     """
     place, size = _sruns if srun else _torchruns, len(environments)
     with reserved_ports(1) as (port,):
@@ -76,15 +84,17 @@ def run_together(
             for process in processes:
                 process.kill()
     for process, (_, errors) in zip(processes, ends, strict=True):
-        assert process.returncode in (0, -signal.SIGKILL), errors
+        assert process.returncode in (0, -signal.SIGKILL, *expected), errors
     return [
         json.loads(out.splitlines()[-1]) if process.returncode == 0 else process.returncode
         for process, (out, _) in zip(processes, ends, strict=True)
     ]
 
 
-def run_launched(script: str, output: Path, options: dict[str, Any], n: int, *launch: str) -> list[Any]:
-    """Run a script by gossip launch, where rank 0 is killed after six steps and comes back; return what each said.
+def run_launched(
+    script: str, output: Path, options: dict[str, Any], n: int, *launch: str, expected: int = 0, **environment: str
+) -> list[Any]:
+    """Run a script by gossip launch; return what each peer said, or None for one that did not come to its end.
 
     Args:
         script: a file beside this one.
@@ -92,14 +102,21 @@ def run_launched(script: str, output: Path, options: dict[str, Any], n: int, *la
         options: of the framework.
         n: the number of peers.
         launch: further options of gossip launch.
+        expected: the launcher's exit code.
+        environment: further variables.
     """
     run = output / "run"
     command = [sys.executable, "-m", "launch.cli", "launch", "-n", str(n), "--quiet", "--run-dir", str(run)]
-    command += ["--start-timeout", "150s", "--fault", "kill:0@6", "--restart", "1", *launch]
+    command += ["--start-timeout", "150s", *launch]
     command += [str(Path(__file__).with_name(script)), str(output), json.dumps(options), "{}"]
-    # The others wait for the restarted one, or they would be through before it is there.
-    environment = clean_environment(PAUSE_AT="8")
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=2 * LONGEST_PROCESS)
+    done = subprocess.run(
+        command,
+        env=clean_environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=2 * LONGEST_PROCESS,
+        check=False,
+    )
     logs = [(run / f"rank-{rank}" / "log.txt").read_text() for rank in range(n)]
-    assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *(log[-2000:] for log in logs)])
-    return [json.loads(log.splitlines()[-1]) for log in logs]
+    assert done.returncode == expected, "\n".join([done.stdout, done.stderr, *(log[-2000:] for log in logs)])
+    return [json.loads(log.splitlines()[-1]) if log.splitlines()[-1].startswith("{") else None for log in logs]

@@ -10,7 +10,7 @@ from typing import Any
 
 import lightning
 import torch
-from comeback import Comeback
+from comeback import Comeback, end_process
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, TensorDataset
@@ -62,7 +62,7 @@ class Notes(Callback):
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
         if trainer.global_step == int(os.environ.get("KILL_AT", "-1")):
-            os.kill(os.getpid(), 9)
+            end_process()
         if trainer.global_step == self.stop_at:
             raise Stopped
         self.comeback.after_step(trainer.global_step)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from comeback import Comeback
+from comeback import Comeback, end_process
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 from transformers.utils import logging
 
@@ -55,7 +55,7 @@ class Notes(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
         self.rates.append(more["lr_scheduler"].get_last_lr()[0])
         if state.global_step == int(os.environ.get("KILL_AT", "0")):
-            os.kill(os.getpid(), 9)
+            end_process()
         if state.global_step == self.stop_at:
             raise Stopped
         self.comeback.after_step(state.global_step)

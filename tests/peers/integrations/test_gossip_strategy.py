@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from gossip.errors import SettingsError
 # What lightning itself is warned of is not ours.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.filterwarnings("default")]
 
+#: Rank 0 is slow, and it is killed and started again. The others wait for it, or they would be through before that.
+TROUBLE = ("--straggler", "0=4x", "--fault", "kill:0@6", "--restart", "1")
 OPTIONS = {"max_epochs": 4, "accumulate_grad_batches": 2}
 
 
@@ -41,7 +44,7 @@ def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
 @pytest.mark.timeout(500)
 def test_a_swarm_goes_on_when_rank_0_is_slow_and_killed_and_comes_back(tmp_path: Path) -> None:
     options = {**OPTIONS, "max_epochs": 6, "precision": "bf16-mixed", "workers": 1}
-    back, one, two = run_launched("lightning_script.py", tmp_path, options, 3, "--straggler", "0=4x")
+    back, one, two = run_launched("lightning_script.py", tmp_path, options, 3, *TROUBLE, PAUSE_AT="8")
     for said in (back, one, two):
         assert said["fraction"] == 1.0
         assert said["rates"][-1] < 0.01, "all come to the end of the cosine"
@@ -51,6 +54,24 @@ def test_a_swarm_goes_on_when_rank_0_is_slow_and_killed_and_comes_back(tmp_path:
     assert back["rates"][0] < one["rates"][2], "who comes back begins where the others are"
     assert [said["first"] for said in (back, one, two)] == [True, False, False]
     assert len(list(tmp_path.rglob("*.ckpt"))) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_a_swarm_that_is_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    more = ("--checkpoint-every", "5")
+    stopped = run_launched(
+        "lightning_script.py", tmp_path, OPTIONS, 2, *more, expected=130, KILL_AT="9", KILL_BY="launcher"
+    )
+    assert stopped == [None, None], "stopped in the middle"
+    steps = [json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())["steps"] for rank in range(2)]
+    said = run_launched("lightning_script.py", tmp_path, OPTIONS, 2, *more, "--resume")
+    for one, before in zip(said, steps, strict=True):
+        assert one["peer_steps"] == before + one["steps"], "no step is made twice"
+        assert one["rates"][0] < 0.099, "the cosine goes on in the middle"
+        assert one["rates"][-1] < 0.01
+    # Each sample of each epoch once, and some twice at the ends of epochs.
+    assert 384 <= said[0]["samples"] + said[1]["samples"] <= 480
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -19,6 +20,8 @@ from gossip.errors import SettingsError
 # What transformers itself is warned of is not ours.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.filterwarnings("default")]
 
+#: Rank 0 is slow, and it is killed and started again. The others wait for it, or they would be through before that.
+TROUBLE = ("--straggler", "0=4x", "--fault", "kill:0@6", "--restart", "1")
 OPTIONS = {
     "num_train_epochs": 2,
     "gradient_accumulation_steps": 2,
@@ -71,7 +74,7 @@ def test_of_a_model_with_adapters_these_are_sent_and_agree(tmp_path: Path) -> No
 @pytest.mark.timeout(500)
 def test_a_swarm_goes_on_when_rank_0_is_slow_and_killed_and_comes_back(tmp_path: Path) -> None:
     options = {**OPTIONS, "num_train_epochs": 4, "bf16": True, "dataloader_num_workers": 1}
-    back, one, two = run_launched("trainer_script.py", tmp_path, options, 3, "--straggler", "0=4x")
+    back, one, two = run_launched("trainer_script.py", tmp_path, options, 3, *TROUBLE, PAUSE_AT="8")
     for said in (back, one, two):
         assert said["after"] < said["before"] - 0.3
         assert said["epoch"] == pytest.approx(4.0)
@@ -93,6 +96,24 @@ def test_when_rank_0_is_killed_the_other_one_finishes_and_writes(tmp_path: Path)
     assert said["epoch"] == pytest.approx(2.0)
     assert said["rates"][-1] < 0.0015
     assert (tmp_path / "final" / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_a_swarm_that_is_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    more = ("--checkpoint-every", "5")
+    stopped = run_launched(
+        "trainer_script.py", tmp_path, OPTIONS, 2, *more, expected=130, KILL_AT="9", KILL_BY="launcher"
+    )
+    assert stopped == [None, None], "stopped in the middle"
+    steps = [json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())["steps"] for rank in range(2)]
+    said = run_launched("trainer_script.py", tmp_path, OPTIONS, 2, *more, "--resume")
+    for one, before in zip(said, steps, strict=True):
+        assert one["peer_steps"] == before + len(one["rates"]), "no step is made twice"
+        assert one["rates"][0] < 0.0099, "the cosine goes on in the middle"
+        assert one["rates"][-1] < 0.0015
+    # Each sample of each epoch once, and some twice at the ends of epochs.
+    assert 192 <= said[0]["samples"] + said[1]["samples"] <= 240
 
 
 @pytest.fixture
