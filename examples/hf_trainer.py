@@ -22,7 +22,7 @@ FOREIGN = bytes(set(range(256)) - {10, *range(32, 127)})  # all but printable AS
 
 
 def blocks(size: int) -> list[dict[str, torch.Tensor]]:
-    """Return so many blocks of text as a Trainer takes them."""
+    """Return blocks of text as a Trainer takes them."""
     text = bytearray()
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         text += path.read_bytes().translate(None, FOREIGN)

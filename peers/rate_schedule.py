@@ -52,8 +52,8 @@ class SwarmSchedule:
                 and so on.
             peer: whose swarm has the clock.
             steps: the number of steps that the scheduler was written for, from the beginning to the end of the loop.
-            every_loop: follow all further loops too, each of so many steps, as in ``for epoch in range(3): for batch in
-                peer.batches(dataset, 32, epochs=1)``.
+            every_loop: follow all further loops too, each of this number of steps, for scripts with a loop over
+                ``peer.batches(dataset, 32, epochs=1)`` in each epoch.
         """
         if isinstance(scheduler, ReduceLROnPlateau) or not isinstance(scheduler, LRScheduler):
             raise SettingsError(

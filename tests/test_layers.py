@@ -60,7 +60,17 @@ ROOMS = {
 LIBRARIES = {
     "topologies": {"networkx", "numpy"},
     "gossip": {"ml_dtypes", "msgpack", "numpy", "xxhash", "zmq"},
-    "peers": {"msgpack", "numpy", "prometheus_client", "safetensors", "torch", "xxhash", "transformers", "lightning"},
+    "peers": {
+        "msgpack",
+        "numpy",
+        "prometheus_client",
+        "safetensors",
+        "torch",
+        "xxhash",
+        "transformers",
+        "lightning",
+        "accelerate",
+    },
     "launch": {"matplotlib", "numpy", "rich", "tomli"},
 }
 #: All that the modules without I/O may import: nothing of it has a clock, a file, a socket, a thread or a global random

@@ -1,4 +1,4 @@
-"""The Accelerator of Hugging Face's accelerate as a peer of a swarm, for training loops of one's own.
+"""The Accelerator of Hugging Face's accelerate as a peer of a swarm, for training loops that users write.
 
     with peers.join(alone=True) as peer:
         accelerator = GossipAccelerator(peer, gradient_accumulation_steps=2)
@@ -68,14 +68,14 @@ class GossipAccelerator(Accelerator):
         """Refuse what would train apart from the other peers, or twice with them."""
         if self.distributed_type != DistributedType.NO or self.num_processes > 1:
             raise SettingsError(
-                f"accelerate has found {self.num_processes} processes and {self.distributed_type}, and would train "
-                "with them by itself: call peers.join(alone=True) before anything of accelerate is made, and start the "
-                "script by gossip launch, torchrun or srun"
+                f"num_processes={self.num_processes} and distributed_type={self.distributed_type}: accelerate has "
+                "found other processes and would train with them by itself. Call peers.join(alone=True) before "
+                "anything of accelerate is made, and start the script by gossip launch, torchrun or srun"
             )
         if self.device.type != self.peer.device.type:
             raise SettingsError(
-                f"accelerate has chosen {self.device}, and the peer {self.peer.device}: give cpu=True to the "
-                "GossipAccelerator and device='cpu' to peers.join, or neither"
+                f"device={self.device} is what accelerate has chosen, and the peer has chosen {self.peer.device}: give "
+                "cpu=True to the GossipAccelerator and device='cpu' to peers.join, or neither"
             )
 
     # What is prepared
@@ -90,10 +90,10 @@ class GossipAccelerator(Accelerator):
         optimizers = [one for one in objects if isinstance(one, torch.optim.Optimizer)]
         schedulers = [place for place, one in enumerate(objects) if isinstance(one, LRScheduler)]
         if optimizers:
-            self._check_optimizers(optimizers, [one for one in objects if isinstance(one, torch.nn.Module)])
+            self._check_optimizers(optimizers, objects)
         elif schedulers:
             raise SettingsError(
-                f"prepare: a {type(objects[schedulers[0]]).__name__} comes without its optimizer: prepare the "
+                f"{type(objects[schedulers[0]]).__name__} is given to prepare without its optimizer: prepare the "
                 "optimizer, the training loader and the schedulers in one call"
             )
         schedules = {place: self._scheduled(objects[place]) for place in schedulers}
@@ -118,21 +118,23 @@ class GossipAccelerator(Accelerator):
         self._loader = SwarmLoader(self, given)
         return self._loader
 
-    def _check_optimizers(self, optimizers: list[Any], models: list[Any]) -> None:
+    def _check_optimizers(self, optimizers: list[Any], objects: tuple[Any, ...]) -> None:
+        models = [one for one in objects if isinstance(one, torch.nn.Module)]
+        given = ", ".join(type(one).__name__ for one in objects)
         if len(optimizers) > 1 or self._attached:
             raise SettingsError(
-                f"prepare: {len(optimizers) + self._attached} optimizers, and a peer has one: put all parameters into "
-                "groups of one optimizer"
+                f"{given}: prepare got {len(optimizers) + self._attached} optimizers, and a peer has one: put "
+                "all parameters into groups of one optimizer"
             )
         if len(models) > 1 or (self._model is None and not models):
             raise SettingsError(
-                f"prepare: {len(models)} models come with the optimizer, and a peer has one: prepare the model and the "
-                "optimizer in one call, other models in a call of their own after it"
+                f"{given}: prepare got {len(models)} models with the optimizer, and a peer has one: prepare the "
+                "model and the optimizer in one call, other models in a call of their own after it"
             )
         if self._loader is None:
             raise SettingsError(
-                "prepare: the optimizer comes without a loader of training data: prepare the optimizer, the training "
-                "loader and the schedulers in one call"
+                f"{given}: prepare got no loader of training data with the optimizer, or before it. Prepare the "
+                "optimizer, the training loader and the schedulers in one call"
             )
 
     def _scheduled(self, scheduler: LRScheduler) -> SwarmSchedule:
@@ -212,7 +214,7 @@ class GossipAccelerator(Accelerator):
             SettingsError: Always.
         """
         raise SettingsError(
-            f"load_state({input_dir!r}): a state of accelerate does not hold where the swarm is in its data. Let the "
+            f"input_dir={input_dir!r}: a state of accelerate does not hold where the swarm is in its data. Let the "
             "peer save and resume: peers.join(run_dir=..., checkpoint_every=100, resume=True), or gossip launch "
             "--checkpoint-every 100 --resume"
         )
