@@ -61,15 +61,8 @@ LIBRARIES = {
     "topologies": {"networkx", "numpy"},
     "gossip": {"ml_dtypes", "msgpack", "numpy", "xxhash", "zmq"},
     "peers": {
-        "msgpack",
-        "numpy",
-        "prometheus_client",
-        "safetensors",
-        "torch",
-        "xxhash",
-        "transformers",
-        "lightning",
-        "accelerate",
+        *("msgpack", "numpy", "prometheus_client", "safetensors", "torch", "xxhash"),
+        *("transformers", "lightning", "accelerate"),
     },
     "launch": {"matplotlib", "numpy", "rich", "tomli"},
 }
