@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,16 @@ def test_a_swarm_goes_on_when_rank_0_is_slow_and_killed_and_comes_back(tmp_path:
     assert back["rates"][0] < one["rates"][2], "who comes back begins where the others are"
     assert [said["first"] for said in (back, one, two)] == [True, False, False]
     assert len(list(tmp_path.rglob("*.ckpt"))) >= 1
+
+
+def test_sigterm_ends_a_peer_at_its_boundary_with_a_checkpoint(tmp_path: Path) -> None:
+    record = {"GOSSIP_RUN_DIR": str(tmp_path / "run"), "GOSSIP_CHECKPOINT_EVERY": "5"}
+    stopped = {"KILL_AT": "9", "KILL_BY": str(int(signal.SIGTERM)), **record}
+    assert run_together("lightning_script.py", tmp_path, OPTIONS, [stopped], expected=[143]) == [143]
+    summary = json.loads((tmp_path / "run/rank-0/summary.json").read_text())
+    saved = [path.name for path in (tmp_path / "run/rank-0/checkpoints").iterdir()]
+    assert f"step-{summary['steps']:08}" in saved
+    assert summary["steps"] in (9, 10)
 
 
 @pytest.mark.slow
