@@ -34,7 +34,10 @@ class Large(torch.nn.Module):
 
     def forward(self) -> torch.Tensor:
         """Return a loss."""
-        return (self.vector - 1).square().mean() + sum(one[0] for one in self.matrices)
+        loss = (self.vector - 1).square().mean()
+        for one in self.matrices:
+            loss = loss + one[0]
+        return loss
 
 
 def main(directory: Path, mib: int, kind: str) -> None:
@@ -49,7 +52,7 @@ def main(directory: Path, mib: int, kind: str) -> None:
         attach_cpu = time.process_time() - cpu
         for _ in range(3):
             optimizer.zero_grad()
-            model().backward()  # type: ignore[no-untyped-call]
+            model().backward()
             optimizer.step()
             moments.append(time.monotonic())
         found = {
