@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["Comeback", "end_process"]
@@ -45,13 +47,15 @@ class Comeback:
 
 
 def end_process() -> None:
-    """End this process by the signal KILL_BY, SIGKILL if there is none; or let its launcher be interrupted."""
+    """End this process by the signal KILL_BY, SIGKILL if there is none; or let its launcher be interrupted, once."""
     by = os.environ.get("KILL_BY", "9")
-    if by == "launcher":
-        os.environ["KILL_BY"] = "0"  # once, for a second interrupt kills at once
-        os.kill(os.getppid(), signal.SIGINT)
-    else:
+    if by != "launcher":
         os.kill(os.getpid(), int(by))
+        return
+    # A second interrupt would kill all peers at once.
+    with suppress(FileExistsError):
+        (Path(sys.argv[1]) / "interrupted").touch(exist_ok=False)
+        os.kill(os.getppid(), signal.SIGINT)
 
 
 def _wait_for(path: Path, seconds: float) -> bool:

@@ -101,7 +101,7 @@ def test_when_rank_0_is_killed_the_other_one_finishes_and_writes(tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 def test_a_swarm_that_is_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
-    more = ("--checkpoint-every", "5")
+    more = ("--checkpoint-every", "5", "--stop-timeout", "100s")  # the machine may be busy
     stopped = run_launched(
         "trainer_script.py", tmp_path, OPTIONS, 2, *more, expected=130, KILL_AT="9", KILL_BY="launcher"
     )
