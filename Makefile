@@ -35,7 +35,7 @@ $(DOCS): $(READY)
 
 $(TEST): $(READY)
 	@echo "Setting up $(VENV) for the tests, once; a minute, for transformers, lightning and ray are large ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[transformers,lightning,readers,ray,ray-train,kubernetes]' >$(LOG) 2>&1 || { \
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[transformers,lightning,accelerate,peft,readers,ray,ray-train,kubernetes]' >$(LOG) 2>&1 || { \
 	    cat $(LOG) >&2; echo "Setting up $(VENV) failed; what pip said stands above, and in $(LOG)." >&2; exit 1; }
 	@touch $@
 

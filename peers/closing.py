@@ -77,6 +77,8 @@ class Closing:
     def end_block(self, error: BaseException | None) -> None:
         """End the peer at the end of its ``with`` statement, which may have ended by an error."""
         interrupted = isinstance(error, KeyboardInterrupt) or (self._stop.asked and is_workers_death(error))
+        # A framework may have made an exit of its own of what the peer raised.
+        interrupted = interrupted or (self._stop.raised and isinstance(error, SystemExit))
         lost = None if interrupted or self._stop.raised else self._crew.loss(error)
         if lost is not None:
             error = lost

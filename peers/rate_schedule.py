@@ -44,7 +44,7 @@ class SwarmSchedule:
         ```
     """
 
-    def __init__(self, scheduler: LRScheduler, peer: SwarmClock, steps: int) -> None:
+    def __init__(self, scheduler: LRScheduler, peer: SwarmClock, steps: int, *, every_loop: bool = False) -> None:
         """Take the scheduler over: nothing else may step it.
 
         Args:
@@ -52,6 +52,8 @@ class SwarmSchedule:
                 and so on.
             peer: whose swarm has the clock.
             steps: the number of steps that the scheduler was written for, from the beginning to the end of the loop.
+            every_loop: follow all further loops too, each of this number of steps, for scripts with a loop over
+                ``peer.batches(dataset, 32, epochs=1)`` in each epoch.
         """
         if isinstance(scheduler, ReduceLROnPlateau) or not isinstance(scheduler, LRScheduler):
             raise SettingsError(
@@ -61,11 +63,12 @@ class SwarmSchedule:
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise SettingsError(f"steps must be a whole number of at least 1, not {steps!r}")
         self._scheduler, self._peer, self._steps = scheduler, peer, steps
+        self._last = math.inf if every_loop else 1.0
         now = peer.progress
         running = now.loop >= 0 and now.fraction < 1
-        #: The loop that is followed.
+        #: The loop that is followed, or the first of them.
         self._loop = now.loop if running else now.loop + 1
-        #: The part of it that is done, and the steps that the scheduler has made for that.
+        #: How much of it is done, in loops, and the steps that the scheduler has made for that.
         self._clock, self._made = 0.0, 0
         plain_optimizer(scheduler.optimizer).register_step_pre_hook(self._before_step)
 
@@ -75,11 +78,14 @@ class SwarmSchedule:
         return self._scheduler.optimizer
 
     def _before_step(self, *_: Any) -> None:
-        self.step()
+        self._advance()
         self._clock += self._peer.progress.step_share  # a step counts for those after it
 
     def step(self) -> None:
         """Let the scheduler make the steps that belong to what the swarm has done."""
+        self._advance()
+
+    def _advance(self) -> None:
         now = self._peer.progress
         if math.isnan(now.step_share):
             raise SettingsError(
@@ -87,10 +93,9 @@ class SwarmSchedule:
                 "steps, and nobody knows how many a loop over data shards takes. Step it without SwarmSchedule"
             )
         if not now.step_share:
-            done = now.fraction if now.loop == self._loop else float(now.loop > self._loop)
-            self._clock = max(self._clock, done)
+            self._clock = max(self._clock, now.loop - self._loop + now.fraction)
         # A sum of shares may be a little less than the whole number that it should be.
-        due = int(min(self._clock, 1.0) * self._steps + 1e-6)
+        due = int(min(self._clock, self._last) * self._steps + 1e-6)
         while self._made < due:
             self._made += 1
             self._scheduler.step()

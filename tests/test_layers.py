@@ -64,8 +64,10 @@ ROOMS = {
 LIBRARIES = {
     "topologies": {"networkx", "numpy"},
     "gossip": {"ml_dtypes", "msgpack", "numpy", "xxhash", "zmq"},
-    "peers": {"msgpack", "numpy", "prometheus_client", "safetensors", "torch", "xxhash"}
-    | {"transformers", "lightning", "ray"},  # for peers.integrations alone
+    "peers": {
+        *("msgpack", "numpy", "prometheus_client", "safetensors", "torch", "xxhash"),
+        *("transformers", "lightning", "accelerate", "ray"),
+    },
     "launch": {"matplotlib", "numpy", "rich", "tomli"},
 }
 #: All that the modules without I/O may import: nothing of it has a clock, a file, a socket, a thread or a global random

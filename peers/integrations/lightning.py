@@ -11,16 +11,17 @@ peers agree on one model.
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.trainer.states import TrainerFn
-from torch.utils.data import DataLoader
 
 from gossip.errors import SettingsError
-from peers.data.dataset_checks import check_indexed
+from peers.integrations.given_loader import options_of
 from peers.integrations.sample_limit import SampleLimit
 from peers.peer import Peer
 from peers.rate_schedule import SwarmSchedule
@@ -52,6 +53,7 @@ class GossipStrategy(SingleDeviceStrategy):
         self.peer = peer
         self._epochs: _SwarmEpochs | None = None
         self._attached = self._agreed = False
+        self._at_sigterm = signal.getsignal(signal.SIGTERM)
         self._tell_loggers()
 
     # The first peer writes
@@ -115,6 +117,11 @@ class GossipStrategy(SingleDeviceStrategy):
         epochs.attached = True
         trainer.fit_loop._combined_loader = None
 
+    def on_train_start(self) -> None:
+        """Let the peer answer SIGTERM again: it ends with a checkpoint at its next boundary, Lightning before that."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._at_sigterm)
+
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Let another peer write, if the first has died."""
         self._tell_loggers()
@@ -140,17 +147,7 @@ class _SwarmEpochs:
     """The training data of a Trainer: the swarm's batches, cut where the swarm comes to its next epoch."""
 
     def __init__(self, peer: Peer, loader: Any, trainer: Any) -> None:
-        if not isinstance(loader, DataLoader):
-            raise SettingsError(
-                f"loader: a {type(loader).__name__} of training data cannot be shared out: give a DataLoader of a data "
-                "set that has a length and an index"
-            )
-        if loader.batch_size is None:
-            raise SettingsError(
-                f"loader: its batch_size is {loader.batch_size}, so it has batches of its own: give a DataLoader with "
-                "a batch_size, and without a batch_sampler"
-            )
-        check_indexed(loader.dataset)
+        options = options_of(loader)
         self._loader, self._trainer = loader, trainer
         in_epoch = len(loader)
         batches = in_epoch * trainer.max_epochs if trainer.max_epochs and trainer.max_epochs > 0 else 0
@@ -162,17 +159,13 @@ class _SwarmEpochs:
                 f"max_epochs={trainer.max_epochs} and max_steps={trainer.max_steps} have no end: the swarm has to know "
                 "how much it goes through. Give one of them to the Trainer"
             )
-        options = {
-            "collate_fn": loader.collate_fn,
-            "drop_last": loader.drop_last,
-            "num_workers": loader.num_workers,
-            "pin_memory": loader.pin_memory,
-            "worker_init_fn": loader.worker_init_fn,
-        }
-        if loader.num_workers:
-            options["prefetch_factor"] = loader.prefetch_factor
         #: All batches of the swarm, and its clock.
-        self.limit = SampleLimit(peer, loader.dataset, loader.batch_size, batches, **options)
+        self.limit = SampleLimit(
+            peer,
+            *(loader.dataset, loader.batch_size, batches),
+            accumulation=int(trainer.accumulate_grad_batches),
+            **options,
+        )
         #: Whether the model is attached, so that batches can be had.
         self.attached = False
         #: Whether the swarm is through.

@@ -19,7 +19,9 @@ __all__ = ["SampleLimit"]
 class SampleLimit:
     """The batches of a peer until the swarm has done its samples. It is the clock of their schedule too."""
 
-    def __init__(self, peer: Peer, dataset: Any, batch_size: int, batches: int, **options: Any) -> None:
+    def __init__(
+        self, peer: Peer, dataset: Any, batch_size: int, batches: int, *, accumulation: int = 1, **options: Any
+    ) -> None:
         """Prepare; the loop begins when it is iterated over.
 
         Args:
@@ -27,10 +29,11 @@ class SampleLimit:
             dataset: anything with a length and an index.
             batch_size: samples in a batch.
             batches: the batches after which the swarm as a whole is through.
+            accumulation: the batches of one step.
             options: of `Peer.batches` and of torch's `DataLoader`.
         """
         self._peer, self.dataset, self._batch_size, self._batches = peer, dataset, batch_size, batches
-        self._options = options
+        self._accumulation, self._options = accumulation, options
         self._running: Generator[Any, None, None] | None = None
         size = len(dataset)
         #: The batches of an epoch.
@@ -49,7 +52,8 @@ class SampleLimit:
         """How far the swarm is on the way to its last sample."""
         now = self._peer.progress
         whole = max(now.epochs, 1) / self.epochs
-        return replace(now, fraction=min(1.0, now.fraction * whole), step_share=now.step_share * whole)
+        share = now.step_share * self._accumulation
+        return replace(now, fraction=min(1.0, now.fraction * whole), step_share=share * whole)
 
     def __iter__(self) -> Iterator[Any]:
         epochs = -(-self._batches // max(self.in_epoch, 1))

@@ -93,7 +93,12 @@ class GossipTrainerMixin:
             batches = args.max_steps * args.gradient_accumulation_steps
         else:
             batches = math.ceil(args.num_train_epochs * in_epoch)
-        self._batches = SampleLimit(self.peer, self.train_dataset, batch_size, batches, **options)
+        self._batches = SampleLimit(
+            self.peer,
+            *(self.train_dataset, batch_size, batches),
+            accumulation=args.gradient_accumulation_steps,
+            **options,
+        )
         return self._batches
 
     def set_initial_training_values(self, args: Any, *more: Any) -> Any:

@@ -127,6 +127,15 @@ def test_it_follows_the_loop_it_was_made_for() -> None:
     assert rate_in_step(optimizer) == 0.0
 
 
+def test_it_can_follow_one_loop_after_the_other() -> None:
+    clock = Clock()
+    optimizer, scheduler = made("lambda")
+    SwarmSchedule(scheduler, clock, STEPS // 4, every_loop=True)
+    for loop, fraction, rate in [(-1, 0.0, 1.0), (0, 0.5, 0.875), (0, 1.0, 0.75), (1, 0.0, 0.75), (3, 0.5, 0.125)]:
+        clock.set(fraction, loop)
+        assert rate_in_step(optimizer) == pytest.approx(rate)
+
+
 def test_where_all_move_alike_it_counts_steps() -> None:
     clock = Clock()
     clock.progress = SwarmProgress(fraction=0.9, loop=0, step_share=0.1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import lightning
 import torch
+from comeback import Comeback, end_process
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, TensorDataset
@@ -50,17 +51,21 @@ class Line(lightning.LightningModule):
 class Notes(Callback):
     """Keeps what happens."""
 
-    def __init__(self, stop_at: int) -> None:
-        self.stop_at = stop_at
+    def __init__(self, stop_at: int, comeback: Comeback) -> None:
+        self.stop_at, self.comeback = stop_at, comeback
         self.rates: list[float] = []
         self.validated: list[float] = []
+
+    def on_train_start(self, *_: Any) -> None:
+        self.comeback.attached()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
         if trainer.global_step == int(os.environ.get("KILL_AT", "-1")):
-            os.kill(os.getpid(), 9)
+            end_process()
         if trainer.global_step == self.stop_at:
             raise Stopped
+        self.comeback.after_step(trainer.global_step)
 
     def on_validation_end(self, trainer: Any, *_: Any) -> None:
         if not trainer.sanity_checking:
@@ -70,11 +75,12 @@ class Notes(Callback):
 def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at: int = -1) -> dict[str, Any]:
     """Train, and return what came of it."""
     torch.set_num_threads(1)
-    interval = options.pop("interval", "step")
+    options = dict(options)
+    interval, workers = options.pop("interval", "step"), options.pop("workers", 0)
     inputs = torch.randn(96, 2, generator=torch.Generator().manual_seed(0))
     data = TensorDataset(inputs, inputs @ torch.tensor([[1.0], [-2.0]]) + 0.5)
     with peers.join(alone=True, **settings) as peer:
-        module, notes = Line(interval), Notes(stop_at)
+        module, notes = Line(interval), Notes(stop_at, Comeback(output, peer.rank))
         trainer = lightning.Trainer(
             strategy=GossipStrategy(peer),
             accelerator="cpu",
@@ -86,7 +92,8 @@ def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at
             log_every_n_steps=1,
             **options,
         )
-        trainer.fit(module, DataLoader(data, batch_size=4, shuffle=True), DataLoader(data, batch_size=32))
+        loader = DataLoader(data, batch_size=4, shuffle=True, num_workers=workers)
+        trainer.fit(module, loader, DataLoader(data, batch_size=32))
         return {
             "rank": peer.rank,
             "first": peer.is_first,

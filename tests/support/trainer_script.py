@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from comeback import Comeback, end_process
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 from transformers.utils import logging
 
@@ -42,18 +43,22 @@ class Stopped(Exception):
 class Notes(TrainerCallback):
     """Keeps what happens."""
 
-    def __init__(self, stop_at: int) -> None:
-        self.stop_at = stop_at
+    def __init__(self, stop_at: int, comeback: Comeback) -> None:
+        self.stop_at, self.comeback = stop_at, comeback
         self.rates: list[float] = []
         self.evaluated: list[float] = []
         self.saved = 0
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        self.comeback.attached()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
         self.rates.append(more["lr_scheduler"].get_last_lr()[0])
         if state.global_step == int(os.environ.get("KILL_AT", "0")):
-            os.kill(os.getpid(), 9)
+            end_process()
         if state.global_step == self.stop_at:
             raise Stopped
+        self.comeback.after_step(state.global_step)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ARG002
         self.evaluated.append(more["metrics"]["eval_loss"])
@@ -63,15 +68,30 @@ class Notes(TrainerCallback):
 
 
 def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at: int = -1) -> dict[str, Any]:
-    """Train, and return what came of it."""
+    """Train, and return what came of it.
+
+    Args:
+        output: where the Trainer writes.
+        options: of TrainingArguments; and ``lora``, to train adapters of so many ranks only.
+        settings: of the peer.
+        stop_at: the step at which training breaks off.
+    """
     torch.set_num_threads(1)
+    options = dict(options)
+    lora, width = options.pop("lora", 0), options.pop("width", 16)
     with peers.join(alone=True, **settings) as peer:
         torch.manual_seed(0)
         config = GPT2Config(
-            vocab_size=16, n_positions=8, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+            vocab_size=16, n_positions=8, n_embd=width, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
         )
-        model = GPT2LMHeadModel(config)
-        notes = Notes(stop_at)
+        model: Any = GPT2LMHeadModel(config)
+        if lora:
+            from peft import LoraConfig, get_peft_model
+
+            model = get_peft_model(model, LoraConfig(r=lora, target_modules=["c_attn"], fan_in_fan_out=True))
+        sent: list[int] = []
+        peer.on_step(lambda figures: sent.append(figures["bytes_sent"]))
+        notes = Notes(stop_at, Comeback(output, peer.rank))
         arguments = TrainingArguments(
             output_dir=output,
             use_cpu=True,
@@ -94,6 +114,9 @@ def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at
         trainer.train()
         after = trainer.evaluate()["eval_loss"]
         trainer.save_model(str(Path(output) / "final"))
+        trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+        if lora:
+            model = model.merge_and_unload()
         values = torch.cat([one.detach().reshape(-1) for one in model.parameters()])
         return {
             "rank": peer.rank,
@@ -107,6 +130,11 @@ def main(output: str, options: dict[str, Any], settings: dict[str, Any], stop_at
             "rates": notes.rates,
             "evaluated": notes.evaluated,
             "saved": notes.saved,
+            "sent": sent,
+            "trained": trained,
+            "all": values.numel(),
+            "values": values[:: max(1, values.numel() // 64)].tolist(),
+            "frozen": hashlib.sha256(model.get_input_embeddings().weight.detach().numpy().tobytes()).hexdigest(),
             "norm": float(values.norm()),
             "digest": hashlib.sha256(values.numpy().tobytes()).hexdigest(),
         }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from framework_processes import run_together
+from framework_processes import run_launched, run_together
 from swarms import clean_environment
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -18,11 +20,13 @@ from gossip.errors import SettingsError
 # What lightning itself is warned of is not ours.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.filterwarnings("default")]
 
+#: Rank 0 is slow, and it is killed and started again. The others wait for it, or they would be through before that.
+TROUBLE = ("--straggler", "0=4x", "--fault", "kill:0@6", "--restart", "1")
 OPTIONS = {"max_epochs": 4, "accumulate_grad_batches": 2}
 
 
 def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
-    zero, one = run_together("lightning_script.py", tmp_path, OPTIONS, [{}, {}])
+    zero, one = run_together("lightning_script.py", tmp_path, OPTIONS, [{}, {}], srun=True)
     for said in (zero, one):
         assert said["estimated"] == 48, "as of one process that trains alone"
         assert said["steps"] == said["peer_steps"] < 48, "the other one has made some"
@@ -35,6 +39,50 @@ def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
     assert (zero["first"], one["first"]) == (True, False)
     assert (zero["logs"], one["logs"]) == (True, False)
     assert len(list(tmp_path.rglob("*.ckpt"))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_a_swarm_goes_on_when_rank_0_is_slow_and_killed_and_comes_back(tmp_path: Path) -> None:
+    options = {**OPTIONS, "max_epochs": 6, "precision": "bf16-mixed", "workers": 1}
+    back, one, two = run_launched("lightning_script.py", tmp_path, options, 3, *TROUBLE, PAUSE_AT="8")
+    for said in (back, one, two):
+        assert said["fraction"] == 1.0
+        assert said["rates"][-1] < 0.01, "all come to the end of the cosine"
+        assert said["validated"][-1] < 4, "5.3 is what a model knows that knows nothing"
+        assert said["weights"] == pytest.approx(one["weights"], rel=1e-2)
+    assert one["rates"][0] > 0.095
+    assert back["rates"][0] < one["rates"][2], "who comes back begins where the others are"
+    assert [said["first"] for said in (back, one, two)] == [True, False, False]
+    assert len(list(tmp_path.rglob("*.ckpt"))) >= 1
+
+
+def test_sigterm_ends_a_peer_at_its_boundary_with_a_checkpoint(tmp_path: Path) -> None:
+    record = {"GOSSIP_RUN_DIR": str(tmp_path / "run"), "GOSSIP_CHECKPOINT_EVERY": "5"}
+    stopped = {"KILL_AT": "9", "KILL_BY": str(int(signal.SIGTERM)), **record}
+    assert run_together("lightning_script.py", tmp_path, OPTIONS, [stopped], expected=[143]) == [143]
+    summary = json.loads((tmp_path / "run/rank-0/summary.json").read_text())
+    saved = [path.name for path in (tmp_path / "run/rank-0/checkpoints").iterdir()]
+    assert f"step-{summary['steps']:08}" in saved
+    assert summary["steps"] in (9, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_a_swarm_that_is_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    more = ("--checkpoint-every", "5", "--stop-timeout", "100s")  # the machine may be busy
+    stopped = run_launched(
+        "lightning_script.py", tmp_path, OPTIONS, 2, *more, expected=130, KILL_AT="9", KILL_BY="launcher"
+    )
+    assert stopped == [None, None], "stopped in the middle"
+    steps = [json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())["steps"] for rank in range(2)]
+    said = run_launched("lightning_script.py", tmp_path, OPTIONS, 2, *more, "--resume")
+    for one, before in zip(said, steps, strict=True):
+        assert one["peer_steps"] == before + one["steps"], "no step is made twice"
+        assert one["rates"][0] < 0.099, "the cosine goes on in the middle"
+        assert one["rates"][-1] < 0.01
+    # Each sample of each epoch once, and some twice at the ends of epochs.
+    assert 384 <= said[0]["samples"] + said[1]["samples"] <= 480
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from framework_processes import run_together
+from framework_processes import run_launched, run_together
 from swarms import clean_environment
 
 import peers
@@ -18,6 +20,8 @@ from gossip.errors import SettingsError
 # What transformers itself is warned of is not ours.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.filterwarnings("default")]
 
+#: Rank 0 is slow, and it is killed and started again. The others wait for it, or they would be through before that.
+TROUBLE = ("--straggler", "0=4x", "--fault", "kill:0@6", "--restart", "1")
 OPTIONS = {
     "num_train_epochs": 2,
     "gradient_accumulation_steps": 2,
@@ -52,6 +56,37 @@ def test_two_trainers_share_the_data_and_agree(tmp_path: Path) -> None:
     assert (tmp_path / "final" / "model.safetensors").exists()
 
 
+def test_of_a_model_with_adapters_these_are_sent_and_agree(tmp_path: Path) -> None:
+    options = {"num_train_epochs": 2, "save_strategy": "no", "lora": 2, "width": 128}
+    zero, one = run_together("trainer_script.py", tmp_path, options, [{}, {}], srun=True)
+    adapters, model = 4 * zero["trained"], 4 * zero["all"]
+    assert adapters * 50 < model
+    for said in (zero, one):
+        assert said["after"] < said["before"] - 0.05
+        # A step sends the adapters once, and a little beside them: headers, and what members tell each other.
+        assert adapters * (said["steps"] - 2) < sum(said["sent"]) < (1.2 * adapters + 4096) * said["steps"]
+        assert sum(said["sent"]) < model, "all steps together"
+    assert zero["values"] == pytest.approx(one["values"], rel=1e-2, abs=1e-4)
+    assert zero["frozen"] == one["frozen"]
+    assert (tmp_path / "final" / "adapter_model.safetensors").exists()
+
+
+@pytest.mark.timeout(500)
+def test_a_swarm_goes_on_when_rank_0_is_slow_and_killed_and_comes_back(tmp_path: Path) -> None:
+    options = {**OPTIONS, "num_train_epochs": 4, "bf16": True, "dataloader_num_workers": 1}
+    back, one, two = run_launched("trainer_script.py", tmp_path, options, 3, *TROUBLE, PAUSE_AT="8")
+    for said in (back, one, two):
+        assert said["after"] < said["before"] - 0.3
+        assert said["epoch"] == pytest.approx(4.0)
+        assert said["rates"][-1] < 0.0015, "all come to the end of the cosine"
+        assert said["values"] == pytest.approx(one["values"], rel=1e-2, abs=1e-3)
+    assert one["rates"][0] > 0.0095
+    assert back["rates"][0] < one["rates"][2], "who comes back begins where the others are"
+    assert [said["first"] for said in (back, one, two)] == [True, False, False]
+    assert len(list(tmp_path.glob("checkpoint-*/model.safetensors"))) == OPTIONS["save_total_limit"]
+    assert (tmp_path / "final" / "model.safetensors").exists()
+
+
 @pytest.mark.slow
 def test_when_rank_0_is_killed_the_other_one_finishes_and_writes(tmp_path: Path) -> None:
     killed, said = run_together("trainer_script.py", tmp_path, OPTIONS, [{"KILL_AT": "4"}, {}])
@@ -61,6 +96,24 @@ def test_when_rank_0_is_killed_the_other_one_finishes_and_writes(tmp_path: Path)
     assert said["epoch"] == pytest.approx(2.0)
     assert said["rates"][-1] < 0.0015
     assert (tmp_path / "final" / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_a_swarm_that_is_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    more = ("--checkpoint-every", "5", "--stop-timeout", "100s")  # the machine may be busy
+    stopped = run_launched(
+        "trainer_script.py", tmp_path, OPTIONS, 2, *more, expected=130, KILL_AT="9", KILL_BY="launcher"
+    )
+    assert stopped == [None, None], "stopped in the middle"
+    steps = [json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())["steps"] for rank in range(2)]
+    said = run_launched("trainer_script.py", tmp_path, OPTIONS, 2, *more, "--resume")
+    for one, before in zip(said, steps, strict=True):
+        assert one["peer_steps"] == before + len(one["rates"]), "no step is made twice"
+        assert one["rates"][0] < 0.0099, "the cosine goes on in the middle"
+        assert one["rates"][-1] < 0.0015
+    # Each sample of each epoch once, and some twice at the ends of epochs.
+    assert 192 <= said[0]["samples"] + said[1]["samples"] <= 240
 
 
 @pytest.fixture
@@ -92,6 +145,13 @@ def test_steps_and_parts_of_epochs_count_for_the_whole_swarm(tmp_path: Path, scr
     assert said["rates"][-1] < 0.0015
     half = {**OPTIONS, "num_train_epochs": 0.5, "eval_strategy": "no", "save_strategy": "no"}
     assert script.main(str(tmp_path), half, {})["steps"] in (6, 7)
+
+
+def test_with_allreduce_the_schedule_counts_steps_of_several_batches(tmp_path: Path, script: Any) -> None:
+    options = {**OPTIONS, "eval_strategy": "no", "save_strategy": "no"}
+    said = script.main(str(tmp_path), options, {"algorithm": "allreduce"})
+    expected = [0.01 * (1 + math.cos(math.pi * step / ALONE)) / 2 for step in range(1, ALONE + 1)]
+    assert said["rates"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_what_would_train_apart_is_refused(tmp_path: Path, script: Any) -> None:
