@@ -28,7 +28,7 @@ class Meeting:
         self._rank, self._n, self._met = rank, n, 0
 
     def wait(self) -> None:
-        """Return once all processes are here. Who starts them bounds how long that may take."""
+        """Return once all processes are here. Their launcher bounds how long that may take."""
         self._met += 1
         _COUNT.pack_into(self._counts, self._rank * _COUNT.size, self._met)
         while any(_COUNT.unpack_from(self._counts, rank * _COUNT.size)[0] < self._met for rank in range(self._n)):
