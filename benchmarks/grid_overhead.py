@@ -4,7 +4,7 @@
 
 Two peers on loopback train 1 MiB of parameters at almost no cost, with osgp. The processes are started once and do one
 run after the other, without a grid and with ``1x2``; every other round is in reverse order. What else runs on the
-machine adds CPU time, by colder caches, and takes some away, since a peer that is late skips pushes. So runs of the same
+machine adds CPU time, by colder caches, and takes some away, since a peer that is late skips pushes. So runs of one
 round are compared: the figure is the median of their ratios. A third run of each round is once more without a grid: its
 ratio is the noise. Bar: a ratio of 1.05.
 """

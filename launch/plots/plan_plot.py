@@ -37,8 +37,8 @@ def _draw(axes: Axes, choice: SplitChoice, what: str) -> None:
             [_value(split, what) for split in line],
             marker="o",
             # Often the exchange across decides, and lines coincide: the wider ones below show beside those above.
-            linewidth=1.5 + 1.5 * (len(kinds) - number),
-            markersize=5 + 2 * (len(kinds) - number),
+            linewidth=1.2 + 1.2 * (len(kinds) - 1 - number),
+            markersize=4 + 2 * (len(kinds) - number),
             color=f"C{number}",
             label=kind,
         )
