@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from torch.nn import functional
 
 import peers
 from benchmarks.grid_splits import part_of, spread_over
+from benchmarks.meeting import Meeting
 from benchmarks.processes import Answer
 from gossip import presets
 from peers.planner.model_reading import InputShape, example_batch
@@ -47,7 +47,8 @@ def grid(rank: int, n: int, task: dict[str, Any]) -> Answer:
     """Train for some steps on a grid.
 
     The task says ``model``, ``kind``, ``batch`` (of all replicas), ``steps`` and ``warmup`` (steps that are not
-    counted), and ``setup``, which has the grid.
+    counted), and ``setup``, which has the grid. With ``in_step`` all begin each step together; what a process waits for
+    the others then is not part of its step.
     """
     environment = {
         "RANK": str(rank),
@@ -64,16 +65,21 @@ def grid(rank: int, n: int, task: dict[str, Any]) -> Answer:
         peer.attach(model, optimizer)
         whole = example_batch(SHAPES[task["model"]], task["batch"] * peer.crew.rows // n)
         batch = part_of(whole, task["kind"], peer)
-        marks = []
+        taken = []
+        meeting = Meeting(task["setup"]["run_dir"], rank, n) if task["in_step"] else None
+        began = time.monotonic()
         for _ in range(task["warmup"] + task["steps"]):
-            marks.append(time.monotonic())
+            if meeting is not None:
+                meeting.wait()
+                began = time.monotonic()
             loss: Any = _loss(model(batch))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        marks.append(time.monotonic())
-    taken = [after - before for before, after in itertools.pairwise(marks)][task["warmup"] :]
-    return {"step_each": taken}
+            ended = time.monotonic()
+            taken.append(ended - began)
+            began = ended
+    return {"step_each": taken[task["warmup"] :]}
 
 
 _known = presets.preset

@@ -17,7 +17,7 @@ from peers.endings import AFTERWARDS
 from peers.methods.choosing import fit
 from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
 from peers.model.bindings import Bindings
-from peers.model.drawn_parts import drawn_alike
+from peers.model.drawn_parts import drawn_alike, drops_apart
 from peers.model.held import Held
 from peers.model.replica import is_finite
 from peers.own_process import OwnProcess
@@ -92,6 +92,11 @@ class Attachment:
             reporter.warn(
                 f"{name}: rows hold different parts of it with the same values, because torch draws the parts of a "
                 "spread tensor alike: draw the plain model before it is spread"
+            )
+        if drops_apart(model, crew) and crew.is_lead:
+            reporter.warn(
+                "the rows of this replica would draw different numbers for dropout, so gradients would be wrong: call "
+                "torch.manual_seed(peer.replica) at every row before peer.attach"
             )
         if setup.rank == 0 and (notice := gamma_notice(setup.compress, policy)):
             reporter.warn(notice)

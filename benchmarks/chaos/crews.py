@@ -123,7 +123,7 @@ def resume(stage: Stage) -> None:
         swarm.kill(*range(_PROCESSES))
     with Swarm(stage.session, directory, ("--grid", "3x2", "--resume"), peers=_PROCESSES) as other:
         until(lambda: other.launcher.poll() is not None, "the end of the launcher")
-        refused = "the checkpoint is of replicas of 2 processes, and this run has replicas of 3" in other.output()
+        refused = "the checkpoint is of a grid 2xREPLICAS, and the grid of this run is 3xREPLICAS" in other.output()
     stage.check("another grid's checkpoint is refused", refused)
     for name in ("books.jsonl", "lives.jsonl", "summary.json"):  # the same lives begin again
         for path in directory.glob(f"rank-*/{name}"):

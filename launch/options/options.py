@@ -134,8 +134,8 @@ class LaunchOptions(SharedOptions):
     )
     link: str = option(
         Setup.link,
-        "for --algorithm auto: what a link carries, and its round trip, as in 50Mbit or 1Gbit,20ms; or loopback, lan, "
-        "wan (default: by the hosts)",
+        "for --algorithm auto and --grid auto: what a link carries, and its round trip, as in 50Mbit or 1Gbit,20ms; or "
+        "loopback, lan, wan (default: by the hosts)",
         group=_HOW,
         metavar="RATE[,T]",
         setup="link",

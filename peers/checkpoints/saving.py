@@ -144,8 +144,8 @@ class Saving:
         snapshot = self._checkpoints.load(limit)
         if snapshot is not None and (rows := snapshot.extra.get("rows", 1)) != self._crew.rows:
             raise CheckpointError(
-                f"the checkpoint is of replicas of {rows} processes, and this run has replicas of {self._crew.rows}: "
-                f"resume with --grid {rows}xREPLICAS, or begin a new run"
+                f"the checkpoint is of a grid {rows}xREPLICAS, and the grid of this run is {self._crew.rows}xREPLICAS: "
+                f"resume with --grid {rows}xREPLICAS and any number of replicas, or begin a new run"
             )
         return snapshot
 

@@ -16,7 +16,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from torch.utils.data import TensorDataset
 
 from gossip.errors import GossipError
-from peers.model.drawn_parts import drawn_alike
+from peers.model.drawn_parts import drawn_alike, drops_apart
 from peers.model.spread import local_part
 
 
@@ -139,8 +139,8 @@ def refused(case: Case, environment: dict[str, str], directory: Path) -> dict[st
 
 
 def drawn(case: Case, environment: dict[str, str], directory: Path) -> dict[str, Any]:  # noqa: ARG001
-    """Draw a model before it is spread, and after."""
-    found = {}
+    """Draw a model before it is spread, and after; then give it dropout, for which rows draw alike, and do not."""
+    found: dict[str, Any] = {}
     with joined(case, environment) as peer:
         model = made(case, 0)
         spread(case, model, peer)
@@ -151,5 +151,12 @@ def drawn(case: Case, environment: dict[str, str], directory: Path) -> dict[str,
             for layer in (model.wide, model.narrow):
                 layer.reset_parameters()
         found["after"] = drawn_alike(model, peer.crew)
+        torch.manual_seed(peer.rank)
+        found["without dropout"] = drops_apart(model, peer.crew)
+        model.drop = nn.Dropout(0.1)
+        found["apart"] = drops_apart(model, peer.crew)
+        torch.manual_seed(peer.replica)
+        found["alike"] = drops_apart(model, peer.crew)
+        torch.manual_seed(peer.rank)  # for attach to see
         peer.attach(model, optimizer_of(case, model))
     return found

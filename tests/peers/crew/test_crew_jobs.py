@@ -98,8 +98,8 @@ def test_all_rows_resume_from_the_newest_checkpoint_that_each_has(name: str, fou
 def test_a_checkpoint_of_another_grid_is_refused(found: dict[str, list[Found]]) -> None:
     for result in found["resumed-tp"]:
         assert result["other grid"] == (
-            "CheckpointError: the checkpoint is of replicas of 2 processes, and this run has replicas of 1: resume "
-            "with --grid 2xREPLICAS, or begin a new run"
+            "CheckpointError: the checkpoint is of a grid 2xREPLICAS, and the grid of this run is 1xREPLICAS: resume "
+            "with --grid 2xREPLICAS and any number of replicas, or begin a new run"
         )
 
 
@@ -109,7 +109,7 @@ def test_rows_whose_checkpoints_have_no_step_in_common_do_not_begin_anew(found: 
             f"the 2 rows of replica {rank // 2} have no checkpoint of the same step, and row 1 has none that is older: "
             "bring its checkpoints back, or begin a new run"
         )
-        assert "the checkpoint is of replicas of 2 processes, and this run has replicas of 4" in result["more rows"]
+        assert "the checkpoint is of a grid 2xREPLICAS, and the grid of this run is 4xREPLICAS" in result["more rows"]
 
 
 def test_a_checkpoint_of_a_model_that_was_spread_otherwise_is_refused(found: dict[str, list[Found]]) -> None:
@@ -148,3 +148,16 @@ def test_parts_that_torch_drew_alike_are_told(
     assert {one["after"] for one in found["drawn"]} == {"wide.weight"}
     log = (tmp_path_factory.getbasetemp() / "jobs0" / "log").read_text()
     assert log.count("draw the plain model before it is spread") == 2, "once for each replica"
+
+
+def test_rows_that_would_drop_different_values_are_told(
+    found: dict[str, list[Found]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for one in found["drawn"]:
+        assert {name: one[name] for name in ("without dropout", "apart", "alike")} == {
+            "without dropout": False,
+            "apart": True,
+            "alike": False,
+        }
+    log = (tmp_path_factory.getbasetemp() / "jobs0" / "log").read_text()
+    assert log.count("would draw different numbers for dropout") == 2, "once for each replica"
