@@ -25,7 +25,7 @@ class OSGP(Policy):
     name = "osgp"
 
     def __init__(
-        self, *, tau: int = 1, wait: float = 0.1, warmup: int = 0, momentum: str = "auto", variance: str = "swarm"
+        self, *, tau: int = 1, wait: float = 0.35, warmup: int = 0, momentum: str = "auto", variance: str = "swarm"
     ) -> None:
         if tau < 0:
             raise SettingsError(f"osgp: tau, the turns that a parcel may be late, must be 0 or more, not {tau}")
