@@ -143,9 +143,9 @@ class Weights(Swarm):
     ("algorithm", "delay", "in_step"),
     [
         ("osgp", 0.001, True),
-        ("osgp", 0.026, True),  # a quarter of a step
-        ("osgp:wait=0.1", 0.026, False),
-        ("osgp", 0.08, False),
+        ("osgp:wait=0.35", 0.026, True),  # a quarter of a step
+        ("osgp", 0.026, False),
+        ("osgp:wait=0.35", 0.08, False),
         ("osgp:wait=0", 0.001, False),
         ("sgp", 0.001, True),
     ],
@@ -163,6 +163,21 @@ def test_a_swarm_of_equals_is_in_step_where_an_exchange_takes_up_to_a_third(
 
 def test_the_part_is_checked() -> None:
     assert policies.parse("osgp:wait=0.25").wait == 0.25
-    assert policies.parse("osgp").wait == 0.35
-    with pytest.raises(SettingsError, match="must be 0 to 1"):
+    with pytest.raises(SettingsError, match="must be auto or 0 to 1"):
         policies.parse("osgp:wait=1.5")
+    with pytest.raises(SettingsError, match="must be auto or 0 to 1, not soon"):
+        policies.parse("osgp:wait=soon")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "wait", "adaptive"),
+    [("osgp", 0.1, 0.35), ("osgp:wait=auto,tau=2", 0.1, 0.35), ("osgp:wait=0.1", 0.1, 0.1), ("osgp:wait=0", 0.0, 0.0)],
+)
+def test_with_an_adaptive_optimizer_it_waits_for_longer_unless_told(
+    algorithm: str, wait: float, adaptive: float
+) -> None:
+    policy = policies.parse(algorithm)
+    suited = policy.for_adaptive()
+    assert (policy.wait, suited.wait) == (wait, adaptive)
+    assert suited.lag == policy.lag
+    assert policies.parse("sgp").for_adaptive().wait == 0.0
