@@ -4,14 +4,15 @@ A gradient that was computed before a neighbour's move arrived is stale. Where m
 short, a moment's wait makes it fresh. Where a peer or a link is slow, waiting is in vain. So each neighbour has an
 account of waiting time, in step times:
 
-- Each step puts a part of a step time in, up to one whole: in the long run a neighbour costs no more than that part.
+- Each step puts a part of a step time in, up to one whole. Where turns go round several neighbours, each account is
+  filled for as many steps before it is used.
 - A wait begins if there is as much in it as the neighbour is usually late, and ends when that is used up.
 - A wait in vain quarters what is put in from then on, down to a 64th. So does a wait for a neighbour that is usually
-  later than twice what a step puts in: being in step now and then costs as much as any wait, and brings little. A wait
-  for any other puts it back to all.
+  later than what a step puts in and a little more: being in step now and then costs as much as any wait, and brings
+  little. A wait for any other puts it back to all.
 
-So a swarm of equals stays in step, and comes back into step after a pause, as long as an exchange takes no longer than
-what a step puts in. A neighbour that is slow for good costs a step time at first, and again when so much has been saved
+So a swarm of equals stays in step, and comes back into step after a pause, where an exchange takes no longer than what
+a step puts in. A neighbour that is slow for good costs a step time at first, and again when so much has been saved
 up, at a rate that falls to a 64th: with a part of 0.35, less than 6 parts in 1,000 of the time.
 """
 
@@ -24,8 +25,8 @@ __all__ = ["Allowance"]
 #: The least part of the full rate that is put in, and by what a wait that was too long changes it.
 _LEAST = 1 / 64
 _TOO_LONG = 0.25
-#: A neighbour that is usually later than this many times what a step puts in is hardly ever in time for a wait.
-_MOST = 2
+#: How much later than what a step puts in a neighbour may usually be, in step times: steps vary.
+_SLACK = 0.1
 
 
 class _Account:
@@ -83,7 +84,7 @@ class Allowance:
         account.lateness.add(min(1.0, late / step_time))
         if account.since is not None:
             self._spend(account, (now - account.since) / step_time)
-            account.rate = 1.0 if (account.lateness.mean or 0.0) <= _MOST * self._part else account.slower
+            account.rate = 1.0 if (account.lateness.mean or 0.0) <= self._part + _SLACK else account.slower
 
     def in_vain(self, rank: int) -> None:
         """Take in that a wait ended without the parcel."""
