@@ -8,8 +8,8 @@ account of waiting time, in step times:
   filled for as many steps before it is used.
 - A wait begins if there is as much in it as the neighbour is usually late, and ends when that is used up.
 - A wait in vain quarters what is put in from then on, down to a 64th. So does a wait for a neighbour that is usually
-  later than what a step puts in and a little more: being in step now and then costs as much as any wait, and brings
-  little. A wait for any other puts it back to all.
+  later than 1.5 times what a step puts in: being in step now and then costs as much as any wait, and brings little. A
+  wait for any other puts it back to all.
 
 So a swarm of equals stays in step, and comes back into step after a pause, where an exchange takes no longer than what
 a step puts in. A neighbour that is slow for good costs a step time at first, and again when so much has been saved
@@ -25,8 +25,8 @@ __all__ = ["Allowance"]
 #: The least part of the full rate that is put in, and by what a wait that was too long changes it.
 _LEAST = 1 / 64
 _TOO_LONG = 0.25
-#: How much later than what a step puts in a neighbour may usually be, in step times: steps vary.
-_SLACK = 0.1
+#: How many times later than what a step puts in a neighbour may usually be: steps vary.
+_MOST = 1.5
 
 
 class _Account:
@@ -84,7 +84,7 @@ class Allowance:
         account.lateness.add(min(1.0, late / step_time))
         if account.since is not None:
             self._spend(account, (now - account.since) / step_time)
-            account.rate = 1.0 if (account.lateness.mean or 0.0) <= self._part + _SLACK else account.slower
+            account.rate = 1.0 if (account.lateness.mean or 0.0) <= _MOST * self._part else account.slower
 
     def in_vain(self, rank: int) -> None:
         """Take in that a wait ended without the parcel."""

@@ -14,8 +14,6 @@ parameters may be up to tau steps old when they arrive.
 
 from __future__ import annotations
 
-from copy import copy
-
 from gossip.errors import SettingsError
 from gossip.policies.policy import Policy, momentum_option, variance_option, warmup_option
 
@@ -56,7 +54,12 @@ class OSGP(Policy):
 
     def for_adaptive(self) -> Policy:
         """Return the policy for an adaptive optimizer: it waits for longer, unless the user said for how long."""
-        policy = copy(self)
-        if self._is_free:
-            policy.wait = _ADAPTIVE_WAIT
-        return policy
+        if not self._is_free:
+            return self
+        return OSGP(
+            tau=self.lag or 0,
+            wait=_ADAPTIVE_WAIT,
+            warmup=self.warmup,
+            momentum=self.momentum,
+            variance=self.variance,
+        )
