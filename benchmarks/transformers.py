@@ -1,8 +1,8 @@
 """Whether gossip with AdamW trains a transformer as well as all-reduce, with all-reduce's own settings.
 
     python -m benchmarks.transformers [--quick] [--json] [--size small|base] [--peers 4 8 16]
-        [--algorithms sgp osgp ...] [--rates R ...] [--seeds 3] [--steps N] [--carried-only] [--jobs 2] [--cache FILE]
-        [--no-runs]
+        [--algorithms sgp osgp ...] [--rates R ...] [--seeds 3] [--steps N] [--carried-only] [--optimizer adamw|muon]
+        [--jobs 2] [--cache FILE] [--no-runs]
 
 A GPT learns the next character of Python sources (`benchmarks.gpt`, `benchmarks.python_text`): AdamW with betas 0.9 and
 0.99 and a weight decay of 0.1, gradients clipped to a norm of 1, a warm-up and then half a cosine down to a tenth of
@@ -67,13 +67,14 @@ class Trial:
     #: Steps of each peer; 0: as many as the number of peers allows.
     steps: int
     carried_only: bool
+    optimizer: str = "adamw"
 
     def run(self, algorithm: str, peers: int, rate: float, seed: int) -> Run:
         """Return one run."""
         samples = (self.steps or STEPS.get(peers, min(STEPS.values()))) * peers * BATCH
         topology = policies.parse(algorithm).default_topology
         base = Run(algorithm, topology, peers, rate, seed, samples, task=f"characters-{self.size}", batch=BATCH)
-        return base.but(optimizer="adamw", clip=1.0, schedule="cosine")
+        return base.but(optimizer=self.optimizer, clip=1.0, schedule="cosine")
 
     def tuning(self) -> list[Run]:
         """Return the runs that rates are chosen by, the longest first; none if there is one rate."""
@@ -179,6 +180,7 @@ def main(arguments: list[str] | None = None) -> bool:
             range(SEEDS[0], SEEDS[0] + asked.seeds),
             asked.steps,
             asked.carried_only or len(asked.rates) == 1,
+            asked.optimizer,
         )
     )
     cache = Cache(asked.cache)
@@ -225,6 +227,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many are reported (default: 3)")
     parser.add_argument("--steps", type=int, default=0, help="of each peer (default: by the number of peers)")
     parser.add_argument("--carried-only", action="store_true", help="only with all-reduce's rate")
+    parser.add_argument("--optimizer", choices=("adamw", "muon"), default="adamw", help="muon: of the blocks' matrices")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--cache", type=Path, default=default, help=f"what has been run (default: {default})")
     parser.add_argument("--no-runs", action="store_true", help="make the tables of what has been run already")

@@ -14,7 +14,7 @@ from gossip.presets import Preset
 from peers.checkpoints.saving import Restored, Saving, Stateful
 from peers.crew.crew import Crew
 from peers.endings import AFTERWARDS
-from peers.methods.choosing import fit
+from peers.methods.choosing import fit, suited
 from peers.model.attachable import check_model, check_stateful, check_trained, plain_optimizer
 from peers.model.bindings import Bindings
 from peers.model.drawn_parts import drawn_alike, drops_apart
@@ -65,9 +65,9 @@ class Attachment:
             reporter: of the peer.
             set_step: is called with the number of steps that a state has which the replica takes over.
         """
-        policy = policies.parse(setup.algorithm)
         check_model(model)
         optimizer = plain_optimizer(optimizer)
+        policy = suited(policies.parse(setup.algorithm), optimizer)
         self._process = OwnProcess(setup.rank)
         self._crew = crew
         self._averages = policy.averages_gradients
@@ -109,6 +109,7 @@ class Attachment:
             turns, self._step = (None, 0) if self._restored is None else (self._restored.turns, self._restored.step)
             self.session = Session(
                 setup,
+                policy,
                 preset,
                 transport,
                 cards,

@@ -30,8 +30,33 @@ def _adamw(model: nn.Module, run: Run) -> torch.optim.Optimizer:
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=run.rate, betas=(0.9, 0.99))
 
 
-#: AdamW is nanoGPT's: only matrices decay.
-OPTIMIZERS: dict[str, Callable[[nn.Module, Run], torch.optim.Optimizer]] = {"sgd": _sgd, "adamw": _adamw}
+class _Several(torch.optim.Optimizer):
+    """Several optimizers as one, each with parameters of its own."""
+
+    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
+        self._optimizers = optimizers
+        super().__init__([group for one in optimizers for group in one.param_groups], {})
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002
+        """Let each move."""
+        for one in self._optimizers:
+            one.step()
+
+
+def _muon(model: nn.Module, run: Run) -> torch.optim.Optimizer:
+    hidden = [one for name, one in model.named_parameters() if one.dim() == 2 and name.startswith("blocks.")]
+    chosen = set(hidden)
+    others = [one for one in model.parameters() if one not in chosen]
+    matrices = torch.optim.Muon(hidden, lr=run.rate, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    return _Several(matrices, torch.optim.AdamW(others, lr=run.rate, betas=(0.9, 0.99), weight_decay=0.0))
+
+
+#: AdamW is nanoGPT's: only matrices decay. Muon has the matrices of the blocks, with moves as long as AdamW's.
+OPTIMIZERS: dict[str, Callable[[nn.Module, Run], torch.optim.Optimizer]] = {
+    "sgd": _sgd,
+    "adamw": _adamw,
+    "muon": _muon,
+}
 
 
 def _cosine(progress: float) -> float:

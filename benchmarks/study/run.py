@@ -27,7 +27,7 @@ class Run:
     task: str = "fashion"
     #: Of one peer.
     batch: int = 16
-    #: sgd or adamw; see `benchmarks.study.learner`.
+    #: sgd, adamw or muon; see `benchmarks.study.learner`.
     optimizer: str = "sgd"
     #: Nesterov's, of sgd.
     momentum: float = 0.9

@@ -33,7 +33,7 @@ from gossip.values.blocks import Values
 from gossip.values.layout import SHARD_BYTES
 from gossip.view.view import Roster
 from gossip.wire.messages import Address
-from peers.methods.choosing import fit
+from peers.methods.choosing import fit, suited
 from peers.methods.outer_average import OuterAverage
 
 __all__ = ["TrainingSwarm", "carry_out"]
@@ -79,6 +79,7 @@ class TrainingSwarm(Swarm):
         run = self._defined
         data = batches(self.task, self._dealt[rank], run.batch, run.seed, rank + run.peers * incarnation)
         learner = Learner(self.task, data, run, self.progress)
+        self._policy = suited(self._policy, learner.optimizer)
         replica, method = fit(
             self._policy,
             learner.model,

@@ -136,6 +136,10 @@ class Policy:
         """
         return self.lag is not None or self.pairwise
 
+    def for_adaptive(self) -> Policy:
+        """Return the policy for an optimizer that divides by a second moment: the same, if it does not matter."""
+        return self
+
     def lag_at(self, step: int) -> int | None:
         """Return the turns that a neighbour's parcel may be late at a step, counted from 1; None: never wait."""
         return 0 if step <= self.warmup else self.lag

@@ -17,11 +17,16 @@ from peers.methods.quasi_global import QuasiGlobal
 from peers.methods.swarm_variance import SwarmVariance, is_adaptive
 from peers.model.replica import Replica
 
-__all__ = ["fit"]
+__all__ = ["fit", "suited"]
 
 #: The margin of the swarm's second moment where parameters are stale: the largest stable rate is 0.6 of that in step
 #: (decision 30), and rates go by the root.
 _STALE = 1 / 0.6**2
+
+
+def suited(policy: Policy, optimizer: torch.optim.Optimizer) -> Policy:
+    """Return the policy as it is for the optimizer."""
+    return policy.for_adaptive() if is_adaptive(optimizer) else policy
 
 
 def fit(

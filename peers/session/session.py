@@ -10,12 +10,13 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-from gossip import events, policies
+from gossip import events
 from gossip.core.status import Status
 from gossip.errors import GossipError
 from gossip.grids import row_of_run
 from gossip.net.driver import Driver
 from gossip.net.transport import Transport
+from gossip.policies import Policy
 from gossip.presets import Preset
 from gossip.values.blocks import Values
 from peers.model.replica import Replica
@@ -45,6 +46,7 @@ class Session:
     def __init__(
         self,
         setup: Setup,
+        policy: Policy,
         preset: Preset,
         transport: Transport,
         cards: Mapping[int, Card],
@@ -59,6 +61,7 @@ class Session:
 
         Args:
             setup: who this peer is, and how it gossips.
+            policy: the algorithm, as it is for the optimizer.
             preset: the settings for the network.
             transport: bound, connected to nobody.
             cards: where everybody is, by rank.
@@ -72,7 +75,7 @@ class Session:
         self._replica = replica
         self._warn = warn
         #: The algorithm.
-        self.policy = policies.parse(setup.algorithm)
+        self.policy = policy
         #: The shards that were exchanged with the last step.
         self.exchanged: set[int] = set()
         # A topology that stands in is reported with the next step: at the end of a run others leave, and then it is of

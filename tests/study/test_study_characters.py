@@ -76,8 +76,12 @@ def test_allreduce_clips_and_moves_by_the_average_gradient() -> None:
     assert outcome.disagreement == 0
 
 
-def test_peers_of_sgp_clip_and_move_by_themselves() -> None:
-    run = characters("sgp:variance=own")
+@pytest.mark.parametrize(
+    ("algorithm", "megabits"),
+    [("sgp:variance=own", 1000.0), ("osgp:variance=own", 12.0)],  # 12: an exchange takes a quarter of a step
+)
+def test_peers_in_step_clip_and_move_by_themselves(algorithm: str, megabits: float) -> None:
+    run = characters(algorithm, megabits=megabits)
     swarm, _ = trained(run)
     peers = [Reference(run, rank) for rank in range(N)]
     schedule = parse("one-peer-exponential", N, seed=0)

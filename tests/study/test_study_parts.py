@@ -16,6 +16,7 @@ from benchmarks.study.cache import Cache
 from benchmarks.study.cards import Cards
 from benchmarks.study.document import Missing, insert
 from benchmarks.study.graphs import forecast
+from benchmarks.study.learner import OPTIMIZERS
 from benchmarks.study.plan import QUICK, Budget
 from benchmarks.study.rules import FactorMoves
 from benchmarks.study.run import Outcome, Run
@@ -23,7 +24,7 @@ from benchmarks.study.samples import best
 from benchmarks.study.scale import until
 from benchmarks.study.section import Report
 from benchmarks.study.tables import accuracy, difference, statistic
-from benchmarks.study.tasks import batches, clouds, deal
+from benchmarks.study.tasks import TASKS, batches, clouds, deal
 from gossip.faults.weather import Weather
 
 # Rules
@@ -219,3 +220,22 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], wrong: str, capsys
     with pytest.raises(SystemExit):
         command.main(arguments)
     assert wrong in capsys.readouterr().err
+
+
+def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest() -> None:
+    run = Run("sgp", "ring", 2, 0.01, 0, 8, task="characters-tiny", batch=2, optimizer="muon")
+    model = TASKS[run.task]().model(0)
+    made = OPTIMIZERS[run.optimizer](model, run)
+    groups = {id(one): "betas" in group for group in made.param_groups for one in group["params"]}
+    assert {name: groups[id(one)] for name, one in model.named_parameters()} == {
+        name: not (name.startswith("blocks.") and one.dim() == 2) for name, one in model.named_parameters()
+    }
+    before = [one.detach().clone() for one in model.parameters()]
+    for one in model.parameters():
+        one.grad = torch.ones_like(one)
+    for rate, moves in ((0.0, False), (0.01, True)):
+        for group in made.param_groups:
+            group["lr"] = rate
+        made.step()
+        moved = [not torch.equal(one, old) for one, old in zip(model.parameters(), before, strict=True)]
+        assert moved == [moves] * len(moved)

@@ -43,6 +43,32 @@ def test_who_is_usually_in_time_is_waited_for() -> None:
         now += 1.05 * STEP
 
 
+@pytest.mark.parametrize(("late", "always"), [(0.3, True), (0.8, False)])
+def test_a_wait_that_can_be_afforded_in_every_step_is_had_in_every_step(late: float, always: bool) -> None:
+    """And one that cannot is given up, though it would not be in vain."""
+    allowance, now, waited = Allowance(0.35), 0.0, 0
+    for _ in range(200):
+        allowance.step_ended()
+        if wait := allowance.wait(1, now, STEP):
+            assert wait >= late * STEP
+            waited += 1
+        now += late * STEP
+        allowance.arrived(1, late * STEP, now, STEP)
+    assert waited == 200 if always else waited < 10
+
+
+def test_who_is_in_time_again_is_waited_for_again() -> None:
+    allowance = Allowance(0.35)
+    waits = []
+    for step in range(300):
+        late = STEP * (0.9 if step < 100 else 0.2)
+        allowance.step_ended()
+        waits.append(allowance.wait(1, 10 * step, STEP))
+        allowance.arrived(1, late, 10 * step + late, STEP)
+    assert sum(wait > 0 for wait in waits[50:100]) <= 1
+    assert all(waits[-100:])
+
+
 def test_it_is_saved_up_for_one_that_is_behind_by_half_a_step() -> None:
     allowance = Allowance(0.1)
     allowance.wait(1, 0.0, STEP)
@@ -113,9 +139,21 @@ class Weights(Swarm):
         super()._finish(rank)
 
 
-@pytest.mark.parametrize(("algorithm", "in_step"), [("osgp", True), ("osgp:wait=0", False), ("sgp", True)])
-def test_a_swarm_of_equals_stays_in_step(algorithm: str, in_step: bool) -> None:
-    swarm = Weights(Scenario(peers=8, steps=60, algorithm=algorithm, seed=3, jitter=0.1, delay=(0.001, 0.001)))
+@pytest.mark.parametrize(
+    ("algorithm", "delay", "in_step"),
+    [
+        ("osgp", 0.001, True),
+        ("osgp:wait=0.35", 0.026, True),  # a quarter of a step
+        ("osgp", 0.026, False),
+        ("osgp:wait=0.35", 0.08, False),
+        ("osgp:wait=0", 0.001, False),
+        ("sgp", 0.001, True),
+    ],
+)
+def test_a_swarm_of_equals_is_in_step_where_an_exchange_takes_up_to_a_third(
+    algorithm: str, delay: float, in_step: bool
+) -> None:
+    swarm = Weights(Scenario(peers=8, steps=60, algorithm=algorithm, seed=3, jitter=0.1, delay=(delay, delay)))
     swarm.noted = []  # type: ignore[attr-defined]
     swarm.run()
     late = swarm.noted[80:]  # type: ignore[attr-defined]
@@ -125,6 +163,26 @@ def test_a_swarm_of_equals_stays_in_step(algorithm: str, in_step: bool) -> None:
 
 def test_the_part_is_checked() -> None:
     assert policies.parse("osgp:wait=0.25").wait == 0.25
-    assert policies.parse("osgp").wait == 0.1
-    with pytest.raises(SettingsError, match="must be 0 to 1"):
+    with pytest.raises(SettingsError, match="must be auto or 0 to 1"):
         policies.parse("osgp:wait=1.5")
+    with pytest.raises(SettingsError, match="must be auto or 0 to 1, not soon"):
+        policies.parse("osgp:wait=soon")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "wait", "adaptive"),
+    [
+        ("osgp", 0.1, 0.35),
+        ("osgp:wait=auto,tau=2,warmup=3,momentum=own,variance=own", 0.1, 0.35),
+        ("osgp:wait=0.1", 0.1, 0.1),
+        ("osgp:wait=0", 0.0, 0.0),
+    ],
+)
+def test_with_an_adaptive_optimizer_it_waits_for_longer_unless_told(
+    algorithm: str, wait: float, adaptive: float
+) -> None:
+    policy = policies.parse(algorithm)
+    suited = policy.for_adaptive()
+    assert (policy.wait, suited.wait) == (wait, adaptive)
+    assert vars(suited) | {"wait": 0, "_is_free": 0} == vars(policy) | {"wait": 0, "_is_free": 0}
+    assert policies.parse("sgp").for_adaptive().wait == 0.0

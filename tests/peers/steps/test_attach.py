@@ -357,3 +357,15 @@ def test_after_the_end_the_model_is_an_ordinary_one() -> None:
     before = flat(model)
     trained(model, optimizer, 1)
     assert not torch.equal(flat(model), before)
+
+
+@pytest.mark.parametrize(("optimizer", "wait"), [("adamw-foreach", 0.35), ("nesterov", 0.1)])
+def test_the_policy_is_as_it_suits_the_optimizer(optimizer: str, wait: float) -> None:
+    def body(peer: Peer) -> float:
+        model = network(0)
+        peer.attach(model, OPTIMIZERS[optimizer](model.parameters()))
+        session = peer._attached().session
+        assert session.policy is session.driver._core.policy
+        return session.policy.wait
+
+    assert alone(body, algorithm="osgp") == wait
