@@ -229,7 +229,7 @@ class Core:
                 if self._step.finish(now):
                     self._take_turn(now)
                 else:
-                    self.news.tell(now)  # news are small, and must not wait for an exchange that is far away
+                    self.news.step_alone(now)
             case events.Received(frames, looks_only):
                 self._reception.receive(frames, looks_only, now)
             case events.Tick():
@@ -252,8 +252,8 @@ class Core:
                 self.outlet.emit(events.Rested())
             case events.Resume():
                 self._step.resume()
-            case events.Publish(body, at_once):
-                self.news.body = body
+            case events.Publish(body, at_once, fresh):
+                self.news.body, self.news.fresh = body, fresh
                 if at_once or self._step.open:
                     self.news.tell(now)
             case events.Adopt(donors):

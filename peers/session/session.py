@@ -101,7 +101,7 @@ class Session:
             lives_known=not setup.birth,
             unit="rank" if row_of_run(setup.run) is None else "replica",
         )
-        self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), warn)
+        self.bulletin = Bulletin(lambda body, fresh: self.driver.post(events.Publish(body, fresh=fresh)), warn)
         self.rows = Rows(setup.rank)
         self._listener = Listener(
             core,
@@ -167,7 +167,7 @@ class Session:
         # Peers that are through already train and push; all the same everybody starts from the same weights.
         self.driver.rest(merge=False)
         self._rendezvous.enter(has_state)
-        self.bulletin.add("status", self.rows)
+        self.bulletin.add("status", self.rows, calm=True)
         self.chronicle.comparing = True
         self._start.gather(has_state)
         self.chronicle.comparing = False
