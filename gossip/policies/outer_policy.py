@@ -29,6 +29,8 @@ Use it where links are so slow that even a fraction of a model per step is too m
 
 from __future__ import annotations
 
+import math
+
 from gossip.errors import SettingsError
 from gossip.policies.policy import Outer, Policy
 
@@ -41,7 +43,9 @@ class OuterPolicy(Policy):
     name = "outer"
     collective = "reduction"
 
-    def __init__(self, *, h: int = 8, mu: float = 0.8, eta: float = 0.7, slack: float = 0.5) -> None:
+    def __init__(
+        self, *, h: int = 8, mu: float = 0.8, eta: float = 0.7, slack: float = 0.5, tau: float = math.inf
+    ) -> None:
         if h < 1:
             raise SettingsError(f"outer: h, the steps from one average to the next, must be 1 or more, not {h}")
         self.every = h
@@ -50,6 +54,11 @@ class OuterPolicy(Policy):
                 f"outer: slack, how much longer than its first peer a round may take, must be 0 or more, not {slack}"
             )
         self.slack = slack
+        if not tau >= 0:
+            raise SettingsError(
+                f"outer: tau, the steps that a peer makes at most while an average travels, must be 0 or more, not {tau}"
+            )
+        self.late = tau
         self.outer = Outer.checked(self.name, {"mu": mu, "eta": eta})
 
     def exchanges(self, step: int) -> bool:  # noqa: ARG002

@@ -50,7 +50,13 @@ def test_with_each_step_the_news_go_to_the_neighbour_of_the_next_turn() -> None:
 
 def test_steps_without_an_exchange_pass_on_what_is_fresh_and_now_and_then_everything() -> None:
     hand = Hand(1.0, 3.0, turns=[PAIR], algorithm="local:h=1000")
-    for now, body, fresh in ((1.0, b"a", b""), (1.4, b"b", b""), (1.8, b"c", b"+"), (2.1, b"d", b"+"), (2.2, b"e", b"")):
+    for now, body, fresh in (
+        (1.0, b"a", b""),
+        (1.4, b"b", b""),
+        (1.8, b"c", b"+"),
+        (2.1, b"d", b"+"),
+        (2.2, b"e", b""),
+    ):
         hand.now = now
         hand.feed(0, events.Publish(body, fresh=fresh))
         hand.step(0)
