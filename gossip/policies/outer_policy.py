@@ -56,7 +56,7 @@ class OuterPolicy(Policy):
         self.slack = slack
         if not tau >= 0:
             raise SettingsError(
-                f"outer: tau, the steps that a peer makes at most while an average travels, must be 0 or more, not {tau}"
+                f"outer: tau, how many steps a peer makes while an average travels, must be 0 or more, not {tau}"
             )
         self.late = tau
         self.outer = Outer.checked(self.name, {"mu": mu, "eta": eta})

@@ -290,5 +290,5 @@ def test_a_newcomer_in_the_middle_of_an_average_gets_what_all_have_from_peers_th
 
 
 def test_a_bound_of_steps_that_makes_no_sense_is_refused() -> None:
-    with pytest.raises(SettingsError, match="tau, the steps that a peer makes at most"):
+    with pytest.raises(SettingsError, match="tau, how many steps a peer makes"):
         swarm(1, lambda peer: attached(peer), presets.preset("loopback"), algorithm="outer:tau=-1")
