@@ -2,10 +2,10 @@
 
     python -m benchmarks.overlap [--quick] [--json] [--seeds 3] [--jobs 1] [--cache FILE]
 
-Eight peers learn Fashion-MNIST in virtual time (25,450 parameters, `benchmarks.study`): 600 steps of 16 samples and
+Eight peers learn Fashion-MNIST in virtual time (25,450 parameters, `benchmarks.study`): 400 steps of 16 samples and
 0.1 s each, SGD with Nesterov's momentum of 0.9, a warm-up and then half a cosine down to a tenth, int2. Their links
-carry 0.2 Mbit/s, so that an average takes as long as about five steps. ``tau=0`` stands still meanwhile, ``tau=inf``
-goes on.
+carry 0.2 Mbit/s, so that an average takes as long as about five steps. ``wait=inf`` stands still meanwhile, ``wait=0``
+goes on, and the default, 1, stands still for as long as the steps of the round took.
 
 Nothing was chosen by these runs. ``--quick`` is one seed of 100 steps. Finished runs are kept in the cache.
 """
@@ -23,17 +23,17 @@ from benchmarks.study.run import Run
 
 __all__ = ["CASES", "main", "run"]
 
-PEERS, STEPS, BATCH = 8, 600, 16
+PEERS, STEPS, BATCH = 8, 400, 16
 RATE = 0.03
 SEEDS = (40, 41, 42)
-#: The steps from one average to the next, and how late it may be.
-CASES = tuple((h, tau) for h in (8, 28) for tau in ("0", "inf"))
+#: The steps from one average to the next, and for how long a peer stands still.
+CASES = tuple((h, wait) for h in (8, 28) for wait in ("inf", "1", "0"))
 
 
-def run(h: int, tau: str, seed: int, steps: int) -> Run:
+def run(h: int, wait: str, seed: int, steps: int) -> Run:
     """Return one run."""
     samples = steps * PEERS * BATCH
-    base = Run(f"outer:h={h},tau={tau}", "one-peer-exponential", PEERS, RATE, seed, samples, batch=BATCH)
+    base = Run(f"outer:h={h},wait={wait}", "one-peer-exponential", PEERS, RATE, seed, samples, batch=BATCH)
     return base.but(compress="int2", schedule="cosine", megabits=0.2)
 
 
@@ -56,12 +56,12 @@ def main(arguments: list[str] | None = None) -> bool:
     cache.fill(every, asked.jobs, "overlap")
     results = cache.results(every)
     rows = []
-    for (h, tau), runs in wanted.items():
+    for (h, wait), runs in wanted.items():
         found = [results[one] for one in runs]
         each = [one.accuracy for one in found]
         rows.append(
             [
-                f"outer:h={h},tau={tau}",
+                f"outer:h={h},wait={wait}",
                 *(f"{one:.2f}" for one in each),
                 f"{fmean(each):.2f}",
                 f"{stdev(each):.2f}" if len(each) > 1 else "-",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 
 from benchmarks.study.learner import Learner
 from benchmarks.study.trainers import Averager, Feed
@@ -17,16 +19,23 @@ __all__ = ["OuterAverager"]
 class OuterAverager(Averager):
     """Moves alone, and averages what all have moved after every h-th step or when others have waited long enough.
 
-    The average travels while it goes on. A run that ends meanwhile is judged by the mean of what all have come to.
+    It stands still for a while, and then goes on while the average travels. A run that ends meanwhile is judged by the
+    mean of what all have come to.
     """
 
     def __init__(
-        self, core: Core, learner: Learner, average: OuterAverage, feed: Feed, clock: Callable[[], float]
+        self,
+        core: Core,
+        learner: Learner,
+        average: OuterAverage,
+        feed: Feed,
+        clock: Callable[[], float],
+        at: Callable[[float, Callable[[], None]], None],
     ) -> None:
         super().__init__(core, learner, feed)
         self._average = average
         self._state = WholeState(learner.model, learner.optimizer, {"outer momentum": CommonMomentum(average)})
-        self._clock = clock
+        self._clock, self._at = clock, at
         self._began = clock()
         #: Until when the others wait gladly; None: they do not wait yet.
         self._until: float | None = None
@@ -43,12 +52,25 @@ class OuterAverager(Averager):
         self._average.alone += 1
         self._land()
         if not self._average.travels and (self._average.alone >= self.core.policy.every or self._is_overdue()):
+            patience = self.core.policy.stands * (self._clock() - self._began)
             self._average.gather()
             self._began, self._until = self._clock(), None
             self._feed(events.Reduce(self._average.vector.values, self._average.vector.count))
             self._land()
+            if self._average.travels and patience:
+                self._waits = True
+                if patience < math.inf and self.core.policy.late:
+                    self._at(self._began + patience, partial(self._go_on, self._average.rounds))
+                return
         self._waits = self._average.travels and self._average.alone >= self.core.policy.late
         if not self._waits:
+            self._feed(events.StepFinished())
+
+    def _go_on(self, rounds: int) -> None:
+        """Go on without the mean of a round, if it is still not there."""
+        if self._waits and self._average.rounds == rounds:
+            self._waits = False
+            self._began = self._clock()
             self._feed(events.StepFinished())
 
     def _land(self) -> None:

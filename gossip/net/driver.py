@@ -153,6 +153,15 @@ class Driver:
         """Begin to replace a vector, which is the core's until the promise is kept; the trainer may go on meanwhile."""
         return self._expect(events.Reduce(values, lossy), events.Reduced)
 
+    def wait(self, promise: Promise, seconds: float, check: Callable[[], None]) -> bool:
+        """Wait for a promise for some time; return whether it is kept, or never will be."""
+        deadline = self._clock() + seconds
+        while not promise.done and (left := deadline - self._clock()) > 0:
+            promise.wait(min(left, _GLANCE))
+            self._raise_failure()
+            check()
+        return promise.done
+
     def reduced(self, promise: Promise, check: Callable[[], None]) -> events.Reduced:
         """Wait for the outcome of `begin_reduce`."""
         answer = self._kept_promise(promise, None, check)

@@ -44,7 +44,14 @@ class OuterPolicy(Policy):
     collective = "reduction"
 
     def __init__(
-        self, *, h: int = 8, mu: float = 0.8, eta: float = 0.7, slack: float = 0.5, tau: float = math.inf
+        self,
+        *,
+        h: int = 8,
+        mu: float = 0.8,
+        eta: float = 0.7,
+        slack: float = 0.5,
+        wait: float = 1.0,
+        tau: float = math.inf,
     ) -> None:
         if h < 1:
             raise SettingsError(f"outer: h, the steps from one average to the next, must be 1 or more, not {h}")
@@ -54,6 +61,11 @@ class OuterPolicy(Policy):
                 f"outer: slack, how much longer than its first peer a round may take, must be 0 or more, not {slack}"
             )
         self.slack = slack
+        if not wait >= 0:
+            raise SettingsError(
+                f"outer: wait, how long a peer stands still for an average, must be 0 or more, not {wait}"
+            )
+        self.stands = wait
         if not tau >= 0:
             raise SettingsError(
                 f"outer: tau, how many steps a peer makes while an average travels, must be 0 or more, not {tau}"

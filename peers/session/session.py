@@ -237,6 +237,10 @@ class Session:
         self._check()
         return self.driver.begin_reduce(values, lossy)
 
+    def wait(self, promise: Promise, seconds: float) -> bool:
+        """Wait for the outcome of `begin_reduce` for some time; return whether it is there."""
+        return self.driver.wait(promise, seconds, self._listener.check)
+
     def reduced(self, promise: Promise) -> events.Reduced:
         """Wait for the outcome of `begin_reduce`."""
         return self.driver.reduced(promise, self._listener.check)

@@ -19,8 +19,10 @@ class OuterSteps(ReductionSteps):
     """Local steps, then the mean of all peers' moves, which travels while the next steps are made.
 
     The first peer that has made h steps begins the average. A slower peer that finds it begun takes part as soon as the
-    round has taken 1 + slack times as long as the first peer needed, with the steps that it has made until then. A peer
-    makes at most tau steps while its average travels; then it waits.
+    round has taken 1 + slack times as long as the first peer needed, with the steps that it has made until then.
+
+    A peer waits for its average, but not for longer than ``wait`` times as long as its steps took: then it makes up to
+    tau steps while the average travels. So neither a death nor a slow peer stops the others for long.
     """
 
     own_is_average = False
@@ -84,8 +86,8 @@ class OuterSteps(ReductionSteps):
             self._session.offer(wanted, self._whole())
         self._land_if_due()
         if self._promise is None and (self._average.alone >= self._session.policy.every or self._is_overdue()):
-            self._take_off()
-            self._land_if_due()
+            seconds = self._session.policy.stands * (time.monotonic() - self._began)
+            self._stand_still(self._take_off(), seconds)
 
     def settle(self) -> None:
         """Wait for the average that travels, so that peers that are saved after the same step fit together."""
@@ -106,11 +108,20 @@ class OuterSteps(ReductionSteps):
             self._until = now + self._session.policy.slack * (now - self._began)
         return self._until is not None and now >= self._until
 
-    def _take_off(self) -> None:
+    def _take_off(self) -> Promise:
         """Put what this peer has moved into the next average."""
         self._average.gather()
         self._began, self._until = time.monotonic(), None
         self._promise = self._session.begin_reduce(self._gradients.values, self._gradients.count)
+        return self._promise
+
+    def _stand_still(self, promise: Promise, seconds: float) -> None:
+        """Wait for the average for some time: whoever goes on from the mean learns more than who goes on without."""
+        began = time.monotonic()
+        if not self._session.wait(promise, seconds):
+            self._began = time.monotonic()
+            self._waited += self._began - began
+        self._land_if_due()
 
     def _land_if_due(self) -> None:
         """Take the outer step if the mean is there, or if this peer may not go on without it."""

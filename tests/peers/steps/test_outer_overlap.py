@@ -15,7 +15,6 @@ from swarms import LONGEST, Meeting, swarm, together
 from test_gradient_averaging import RATE, SIZE, Point, attached, descend, problem, quick
 
 from gossip import presets
-from gossip.errors import SettingsError
 from gossip.net.promise import Promise
 from gossip.policies.policy import Outer
 from peers import Peer
@@ -89,7 +88,9 @@ def test_values_equal_the_dense_reference(h: int, tau: int) -> None:
             descend(peer, model, optimizer)
         return model.at.detach().numpy().copy()
 
-    found = swarm(3, body, presets.preset("loopback"), algorithm=f"outer:h={h},mu=0.6,eta=0.9,slack=inf,tau={tau}")
+    found = swarm(
+        3, body, presets.preset("loopback"), algorithm=f"outer:h={h},mu=0.6,eta=0.9,slack=inf,wait=0,tau={tau}"
+    )
     expected = reference(3, 23, h, tau, 0.6, 0.9, momentum=0.9)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
@@ -100,7 +101,7 @@ def push(peer: Peer, model: Point, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def test_when_a_peer_dies_in_the_middle_of_an_average_nobody_stops_and_no_move_of_the_living_is_lost() -> None:
+def test_when_a_peer_dies_in_the_middle_of_an_average_nobody_stops_for_long_and_no_move_of_the_living_is_lost() -> None:
     """Rank 2 takes part in no average. With mu = 0 and eta = 1 the others' mean is that of their own moves."""
     meeting = Meeting(3, algorithm="outer:h=3,mu=0,eta=1")
     dead = threading.Event()
@@ -165,7 +166,7 @@ def test_nobody_stands_still_for_a_slow_peer_and_no_move_is_lost() -> None:
         return steps, bits(model)
 
     far, ended = [0], threading.Event()
-    one, other = swarm(2, [fast, slow], presets.preset("loopback"), algorithm="outer:h=4,mu=0,eta=1,slack=0")
+    one, other = swarm(2, [fast, slow], presets.preset("loopback"), algorithm="outer:h=4,mu=0,eta=1,slack=0,wait=0")
     assert one[1] == other[1]
     expected = -RATE * (1.0 * one[0] + 2.0 * other[0]) / 2
     np.testing.assert_allclose(np.frombuffer(one[1]), np.full(SIZE, expected), rtol=1e-12)
@@ -174,7 +175,7 @@ def test_nobody_stands_still_for_a_slow_peer_and_no_move_is_lost() -> None:
 @pytest.mark.usefixtures("as_late_as_can_be")
 def test_a_checkpoint_waits_for_the_average_that_travels_and_goes_on_to_the_bit(tmp_path: Path) -> None:
     """Averages begin after steps 4 and 8, and would be there after 7 and 11; the checkpoint is of step 6."""
-    algorithm = "outer:h=4,slack=inf,tau=3"
+    algorithm = "outer:h=4,slack=inf,wait=0,tau=3"
 
     def body(steps: int) -> Any:
         def act(peer: Peer) -> tuple[int, bytes, bytes]:
@@ -240,7 +241,7 @@ def test_when_one_has_nan_in_an_average_that_travels_all_go_back() -> None:
             descend(peer, model, optimizer)
         return before, after, common(peer)[1]
 
-    results = swarm(3, body, presets.preset("loopback"), algorithm="outer:h=2,slack=inf,tau=1", compress="int8")
+    results = swarm(3, body, presets.preset("loopback"), algorithm="outer:h=2,slack=inf,wait=0,tau=1", compress="int8")
     assert len(set(results)) == 1
     before, after, later = results[0]
     assert before == after != later
@@ -249,7 +250,7 @@ def test_when_one_has_nan_in_an_average_that_travels_all_go_back() -> None:
 
 def test_a_newcomer_in_the_middle_of_an_average_gets_what_all_have_from_peers_that_train() -> None:
     """The average travels for as long as rank 0 does not take part in it; rank 2 comes meanwhile."""
-    meeting = Meeting(3, algorithm="outer:h=3,slack=inf")
+    meeting = Meeting(3, algorithm="outer:h=3,slack=inf,wait=0")
     came, over = threading.Event(), threading.Event()
     trails: dict[int, dict[int, bytes]] = {0: {}, 1: {}, 2: {}}
 
@@ -287,8 +288,3 @@ def test_a_newcomer_in_the_middle_of_an_average_gets_what_all_have_from_peers_th
         shared = trails[0].keys() & trails[other].keys()
         assert len(shared) > 2
         assert all(trails[0][one] == trails[other][one] for one in shared)
-
-
-def test_a_bound_of_steps_that_makes_no_sense_is_refused() -> None:
-    with pytest.raises(SettingsError, match="tau, how many steps a peer makes"):
-        swarm(1, lambda peer: attached(peer), presets.preset("loopback"), algorithm="outer:tau=-1")

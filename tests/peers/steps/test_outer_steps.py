@@ -18,7 +18,7 @@ from gossip import events, presets
 from peers import Peer
 
 #: All peers make all their steps, however busy the machine is, and stand still while they average.
-IN_STEP = "slack=inf,tau=0"
+IN_STEP = "slack=inf,wait=inf"
 
 
 def bits(model: Point) -> bytes:
@@ -71,7 +71,7 @@ def test_with_one_step_and_without_momentum_it_is_allreduce() -> None:
             descend(peer, model, optimizer)
         return model.at.detach().numpy().copy()
 
-    found = swarm(3, body, presets.preset("loopback"), algorithm="outer:h=1,mu=0,eta=1,tau=0")
+    found = swarm(3, body, presets.preset("loopback"), algorithm="outer:h=1,mu=0,eta=1,wait=inf")
     expected = swarm(3, body, presets.preset("loopback"), algorithm="allreduce")
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
@@ -107,7 +107,7 @@ def test_a_slow_peer_takes_part_with_the_steps_that_it_has_made() -> None:
                 descend(peer, model, optimizer)
         return bits(model)
 
-    first, second = swarm(2, body, presets.preset("loopback"), algorithm="outer:h=4,mu=0.6,eta=0.9,slack=0,tau=0")
+    first, second = swarm(2, body, presets.preset("loopback"), algorithm="outer:h=4,mu=0.6,eta=0.9,slack=0,wait=inf")
     assert first == second
     np.testing.assert_allclose(np.frombuffer(first), outer(2, [[4, 2]] * 3, 0.6, 0.9), rtol=1e-11, atol=1e-13)
 
