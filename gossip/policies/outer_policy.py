@@ -4,7 +4,9 @@ DiLoCo: Douillard et al., "DiLoCo: Distributed Low-Communication Training of Lan
 With z0 the values after the last outer step, the same at all peers, and z those after ``h`` local steps of any
 optimizer:
 
-    s = mean over all peers of (z0 - z)        u <- mu u + s        z0 <- z0 - eta (s + mu u)        z <- z0
+    s = mean over all peers of (z0 - z)        u <- mu u + s        z0 <- z0 - eta (s + mu u)        z <- z0 + (z' - z)
+
+where z' - z is what the peer has moved while the mean travelled: nothing, if it has waited.
 
 The mean is that of `allreduce` (`gossip.collective`), so there is no server. Deaths, leaves and joins in the middle of
 a round are its business: the round begins again among those who are there, and all peers that take part end with the
@@ -19,6 +21,12 @@ The bytes per step are 2 (n-1)/n encoded models over h: with int2, 12.8 h times 
 slower peer takes part when (1 + slack) t have passed, after its present step, with as many steps as it has made. So a
 slow peer makes fewer steps in a round, and the others wait for slack t and one step of it at most. With slack = 0 peers
 of equal speed would often miss their last steps, because none are equal to the millisecond.
+
+**Nobody waits for long.** A peer stands still for an average for ``wait`` times as long as its own steps took at most.
+Then it goes on, and takes the outer step when the mean is there; so a peer that has died stops nobody until it is
+declared dead. Its moves meanwhile are in the next average. ``tau`` bounds them: after so many steps it waits after all.
+A step from the mean is worth more than one from where a peer has come to alone, so to wait a little is the default, and
+``wait=0`` is for links on which an average takes as long as many steps (decision 49).
 
 With mu = 0 and eta = 1 it is federated averaging, or local SGD with an exact mean. With mu above 0 and the mean over
 a pair instead of over all it would be noloco, and with the mean of a PushSum exchange slowmo; both have the plain form
