@@ -166,7 +166,7 @@ class Driver:
         """Wait for the outcome of `begin_reduce`."""
         answer = self._kept_promise(promise, None, check)
         if not isinstance(answer, events.Reduced):
-            raise DriverError("Reduce was not answered: this peer has left the swarm")
+            raise DriverError(f"{type(promise.event).__name__} was not answered: this peer has left the swarm")
         return answer
 
     def withdraw(self, check: Callable[[], None]) -> None:

@@ -24,9 +24,9 @@ of equal speed would often miss their last steps, because none are equal to the 
 
 **Nobody waits for long.** A peer stands still for an average for ``wait`` times as long as its own steps took at most.
 Then it goes on, and takes the outer step when the mean is there; so a peer that has died stops nobody until it is
-declared dead. Its moves meanwhile are in the next average. ``tau`` bounds them: after so many steps it waits after all.
-A step from the mean is worth more than one from where a peer has come to alone, so to wait a little is the default, and
-``wait=0`` is for links on which an average takes as long as many steps (decision 49).
+declared dead. Its moves meanwhile are in the next average. ``tau`` bounds them: after this number of steps it waits
+after all. A step from the mean is worth more than one from where a peer has come to alone, so to wait a little is the
+default, and ``wait=0`` is for links on which an average takes as long as many steps (decision 49).
 
 With mu = 0 and eta = 1 it is federated averaging, or local SGD with an exact mean. With mu above 0 and the mean over
 a pair instead of over all it would be noloco, and with the mean of a PushSum exchange slowmo; both have the plain form
