@@ -172,6 +172,34 @@ def test_nobody_stands_still_for_a_slow_peer_and_no_move_is_lost() -> None:
     np.testing.assert_allclose(np.frombuffer(one[1]), np.full(SIZE, expected), rtol=1e-12)
 
 
+def test_a_peer_that_missed_an_average_takes_the_common_values_over_and_keeps_its_own_moves() -> None:
+    """Rank 0 ends after 6 steps, 2 of which are in no average; rank 1 makes the second average alone."""
+    steps: list[OuterSteps] = []
+
+    def ends(peer: Peer) -> bytes:
+        model, optimizer = attached(peer, momentum=0.0)
+        for _ in range(6):
+            push(peer, model, optimizer)
+        steps.append(steps_of(peer))
+        peer.consensus(timeout=LONGEST)
+        return bits(model)
+
+    def goes_on(peer: Peer) -> bytes:
+        model, optimizer = attached(peer, momentum=0.0)
+        for step in range(10):
+            if step == 6:
+                wait_until(lambda: bool(steps) and not steps[0]._takes_part)
+            push(peer, model, optimizer)
+        peer.consensus(timeout=LONGEST)
+        return bits(model)
+
+    algorithm = "outer:h=4,mu=0,eta=1,slack=inf,wait=inf"
+    one, other = swarm(2, [ends, goes_on], presets.preset("loopback"), algorithm=algorithm)
+    assert one == other
+    expected = -RATE * ((4 * 1.0 + 4 * 2.0) / 2 + 4 * 2.0 + (2 * 1.0 + 2 * 2.0) / 2)
+    np.testing.assert_allclose(np.frombuffer(one), np.full(SIZE, expected), rtol=1e-12)
+
+
 @pytest.mark.usefixtures("as_late_as_can_be")
 def test_a_checkpoint_waits_for_the_average_that_travels_and_goes_on_to_the_bit(tmp_path: Path) -> None:
     """Averages begin after steps 4 and 8, and would be there after 7 and 11; the checkpoint is of step 6."""
