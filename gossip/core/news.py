@@ -4,7 +4,7 @@ Whatever the news say, everybody passes them on: with each exchange to the neigh
 times a second, so that they are through the swarm after as many rounds as the schedule needs to mix. News are meant for
 statements that can be merged in any order and as often as they come; then a lost one does not matter.
 
-A step without an exchange sends all news only once a second, and what is fresh in between. Peers that train alone, or
+Steps without an exchange send all news only every few seconds, and what is fresh in between. Peers that train alone, or
 average moves instead of mass, do so to send few bytes, and the news of 8 peers are 0.6 kB.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["Rumours"]
 #: Seconds between two rounds while nothing else happens.
 _INTERVAL = 0.25
 #: Seconds from one round with all news to the next, in steps without an exchange.
-_ALONE = 1.0
+_ALONE = 3.0
 #: Bytes of updates about members that ride on a neighbour's news.
 _UPDATES = 1024
 

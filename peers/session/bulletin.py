@@ -27,7 +27,7 @@ _TOPICS_LIMIT = 64
 #: The most different complaints about malformed news that the user is told of.
 _COMPLAINTS_LIMIT = 64
 #: Seconds for which a topic that has grown goes out with steps without an exchange; then all know it, or hear all.
-_FRESH = 1.0
+_FRESH = 3.0
 #: The most bytes of a roll call, which everybody merges and sends on: some 300 ranks, with room left for the data.
 _ROLL_LIMIT = 9 << 10
 #: The name in a roll call for the life of each rank.

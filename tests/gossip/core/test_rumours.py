@@ -54,8 +54,8 @@ def test_steps_without_an_exchange_pass_on_what_is_fresh_and_now_and_then_everyt
         (1.0, b"a", b""),
         (1.4, b"b", b""),
         (1.8, b"c", b"+"),
-        (2.1, b"d", b"+"),
-        (2.2, b"e", b""),
+        (4.5, b"d", b"+"),
+        (4.6, b"e", b""),
     ):
         hand.now = now
         hand.feed(0, events.Publish(body, fresh=fresh))
