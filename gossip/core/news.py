@@ -40,14 +40,25 @@ class Rumours:
         self.fresh = b""
         #: When the next round is due, at rest; None: there is nothing to say.
         self.due_at: float | None = None
-        #: When a step without an exchange has to pass all news on.
+        #: When a step without an exchange has to pass all news on, and whether they are others than the last ones.
         self._whole_at = -math.inf
+        self._untold = False
         #: Rounds walk the schedule by a count of their own.
         self._turn = 0
 
+    def publish(self, body: bytes, fresh: bytes) -> None:
+        """Take in other news."""
+        self.body, self.fresh = body, fresh
+        self._untold = True
+
+    @property
+    def late_at(self) -> float | None:
+        """When the news are due while the trainer computes: its step may be long, or the last one; None: never."""
+        return self._whole_at if self._untold and self._whole_at > -math.inf else None
+
     def tell(self, now: float) -> None:
         """Pass the news on to the next neighbours."""
-        self._whole_at = now + _ALONE
+        self._whole_at, self._untold = now + _ALONE, False
         self._pass_on(self.body, now)
 
     def step_alone(self, now: float) -> None:
@@ -66,7 +77,8 @@ class Rumours:
             updates = self._membership.piggyback(_UPDATES) if self._membership is not None else b""
             self._outlet.send(News(self._state.me, address, body, updates))
 
-    def tick(self, now: float) -> None:
-        """Pass the news on again, if that is due."""
-        if self.due_at is not None and self.due_at <= now:
+    def tick(self, now: float, *, trains: bool) -> None:
+        """Pass the news on, if that is due at rest, or while the trainer computes."""
+        due = self.late_at if trains else self.due_at
+        if due is not None and due <= now:
             self.tell(now)

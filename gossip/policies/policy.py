@@ -133,6 +133,11 @@ class Policy:
         return self.collective == "reduction" and self.outer is None
 
     @property
+    def trains_alone(self) -> bool:
+        """Whether peers send nothing after most of the steps that do not exchange mass."""
+        return not self.collective or self.outer is not None
+
+    @property
     def follows_turns(self) -> bool:
         """Whether peers follow the turns of peers that are ahead: if peers wait for each other, or exchange in pairs.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hand_swarm import CIRCLE, PAIR, Hand, only
 
 from gossip import events
@@ -62,6 +63,30 @@ def test_steps_without_an_exchange_pass_on_what_is_fresh_and_now_and_then_everyt
         hand.step(0)
     assert news(hand) == [(0, 1, b"a"), (0, 1, b"+"), (0, 1, b"d")]
     assert len(hand.cores[0].outbox) == 0
+
+
+def test_a_peer_that_takes_no_further_step_tells_its_last_news_all_the_same() -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR], algorithm="local:h=1000")
+    hand.feed(0, events.Publish(b"a"))
+    hand.step(0)
+    assert hand.cores[0].deadline is None
+    hand.feed(0, events.Publish(b"b"))
+    hand.step(0)
+    assert news(hand) == [(0, 1, b"a")]
+    due = hand.cores[0].deadline
+    assert due is not None
+    hand.tick(0, due)
+    assert news(hand) == [(0, 1, b"a"), (0, 1, b"b")]
+    assert hand.cores[0].deadline is None, "it has nothing else to say"
+
+
+@pytest.mark.parametrize("algorithm", ["allreduce", "outer:h=1000"])
+def test_peers_that_average_in_every_step_pass_the_news_on_with_each(algorithm: str) -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR], algorithm=algorithm)
+    for body in (b"a", b"b"):
+        hand.feed(0, events.Publish(body))
+        hand.step(0)
+    assert news(hand) == [(0, 1, b"a"), (0, 1, b"b")][: 1 if "outer" in algorithm else 2]
 
 
 def test_steps_without_an_exchange_pass_on_at_once_that_a_member_has_changed() -> None:
