@@ -62,7 +62,7 @@ def carried_out(runs: Iterable[Run], name: str, *, more: bool = False) -> list[A
     asked = list(runs)
     todo = [run for run in asked if run.key not in done]
     for peers in dict.fromkeys(run.peers for run in todo):
-        with Swarm(peers, patience=1800.0) as swarm:
+        with Swarm(peers, patience=3600.0) as swarm:
             for run in (one for one in todo if one.peers == peers):
                 told = {"seed": run.seed, **run.setup}
                 task = {"seed": run.seed, "steps": run.steps, "batch": BATCH, "lr": run.rate, "warmup": 1}

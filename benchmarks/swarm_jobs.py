@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from benchmarks.characters_job import characters
 from benchmarks.engine_worker import cpu_seconds, peak_rss
 from benchmarks.fashion_data import scaled, small_network, test_images, train_images
 from benchmarks.grid_job import grid
+from benchmarks.message_counts import count_messages
 from benchmarks.processes import Answer
-from benchmarks.swarm_methods import Method, method
+from benchmarks.swarm_methods import Gossip, Method, method
 from peers.data.sampler import PeerSampler
 
 __all__ = ["JOBS", "batches_of", "schedule"]
@@ -45,7 +47,8 @@ def emulated(rank: int, n: int, task: dict[str, Any]) -> Answer:
     """Train a model that is as large as told, with steps that take as long as told.
 
     The task says ``nbytes``, ``compute`` (seconds of a step), ``steps``, ``warmup`` (steps that are not counted), and
-    perhaps ``slow``, a rank that takes ``factor`` times as long. A slow peer does fewer steps: all end together.
+    perhaps ``slow``, a rank that takes ``factor`` times as long. A slow peer does fewer steps: all end together. With
+    ``counts`` the answer has messages and bytes by kind.
     """
     slow = task.get("slow") == rank
     factor = float(task.get("factor", 4)) if slow else 1.0
@@ -59,6 +62,9 @@ def emulated(rank: int, n: int, task: dict[str, Any]) -> Answer:
     model = Emulated(task["nbytes"])
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     training = way.attach(model, optimizer)
+    messages, volumes = Counter[str](), Counter[str]()
+    if task.get("counts") and isinstance(way, Gossip):
+        count_messages(way.peer._attached().session.driver, messages, volumes)
     marks, cpu = [], 0.0
     for step in range(steps + 1):
         if step == warmup:
@@ -75,6 +81,7 @@ def emulated(rank: int, n: int, task: dict[str, Any]) -> Answer:
         loss.backward()
         optimizer.step()
     cpu = cpu_seconds() - cpu
+    counts = {"messages": dict(messages), "volumes": dict(volumes)}
     if task.get("linger"):
         time.sleep(task["linger"])  # whoever is not done yet should not find itself alone
     peak = peak_rss()
@@ -87,6 +94,7 @@ def emulated(rank: int, n: int, task: dict[str, Any]) -> Answer:
         "cpu_seconds": cpu / counted,
         "base_rss_mib": base,
         "peak_rss_mib": peak,
+        **counts,
         **_noted(rank, task, warmup),
     }
 

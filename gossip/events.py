@@ -127,6 +127,8 @@ class Publish:
     body: bytes
     #: Begin at once, also while the trainer computes: there may be no further step.
     at_once: bool = False
+    #: What of it should go out even with a step without an exchange, because others may wait for it; empty: nothing.
+    fresh: bytes = b""
 
 
 @dataclass(frozen=True)

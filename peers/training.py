@@ -93,6 +93,8 @@ class Training:
         if self._crew_stops:
             self._stop.follow()
         attachment.saving.step_is_over(self._step())
+        if attachment.saving.is_due:
+            attachment.steps.settle()
         self._data.step_over()
         if not self._loops.settles:
             self._settle_later()

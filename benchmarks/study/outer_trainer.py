@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 
 from benchmarks.study.learner import Learner
 from benchmarks.study.trainers import Averager, Feed
@@ -17,20 +19,29 @@ __all__ = ["OuterAverager"]
 class OuterAverager(Averager):
     """Moves alone, and averages what all have moved after every h-th step or when others have waited long enough.
 
-    While it waits for an average it keeps the values that it has moved to. So a run that ends there is judged by the
-    mean of what all have come to, which is what ``peer.consensus()`` makes at the end of a real run.
+    It stands still for a while, and then goes on while the average travels. A run that ends meanwhile is judged by the
+    mean of what all have come to.
     """
 
     def __init__(
-        self, core: Core, learner: Learner, average: OuterAverage, feed: Feed, clock: Callable[[], float]
+        self,
+        core: Core,
+        learner: Learner,
+        average: OuterAverage,
+        feed: Feed,
+        clock: Callable[[], float],
+        at: Callable[[float, Callable[[], None]], None],
     ) -> None:
         super().__init__(core, learner, feed)
         self._average = average
         self._state = WholeState(learner.model, learner.optimizer, {"outer momentum": CommonMomentum(average)})
-        self._clock = clock
+        self._clock, self._at = clock, at
         self._began = clock()
         #: Until when the others wait gladly; None: they do not wait yet.
         self._until: float | None = None
+        #: The mean, until the outer step with it; and whether the trainer waits for it.
+        self._reduced: events.Reduced | None = None
+        self._waits = False
         average.start()
 
     def step(self) -> None:
@@ -39,13 +50,41 @@ class OuterAverager(Averager):
         self.learner.clip()
         self.learner.optimizer.step()
         self._average.alone += 1
-        if self._average.alone < self.core.policy.every and not self._is_overdue():
+        self._land()
+        if not self._average.travels and (self._average.alone >= self.core.policy.every or self._is_overdue()):
+            patience = self.core.policy.stands * (self._clock() - self._began)
+            self._average.gather()
+            self._began, self._until = self._clock(), None
+            self._feed(events.Reduce(self._average.vector.values, self._average.vector.count))
+            self._land()
+            if self._average.travels and patience:
+                self._waits = True
+                if patience < math.inf and self.core.policy.late:
+                    self._at(self._began + patience, partial(self._go_on, self._average.rounds))
+                return
+        self._waits = self._average.travels and self._average.alone >= self.core.policy.late
+        if not self._waits:
             self._feed(events.StepFinished())
+
+    def _go_on(self, rounds: int) -> None:
+        """Go on without the mean of a round, if it is still not there."""
+        if self._waits and self._average.rounds == rounds:
+            self._waits = False
+            self._began = self._clock()
+            self._feed(events.StepFinished())
+
+    def _land(self) -> None:
+        """Take the outer step if the mean is there."""
+        reduced, self._reduced = self._reduced, None
+        if reduced is None:
             return
-        values = [one.detach().clone() for one in self._average.vector.parameters]
-        self._average.gather()
-        self._average.go_on(values)
-        self._feed(events.Reduce(self._average.vector.values, self._average.vector.count))
+        if reduced.finite:
+            self._average.step()
+        else:
+            self._average.rewind()
+            self.learner.finite = False
+        if not self._average.alone:
+            self._began = self._clock()
 
     def _is_overdue(self) -> bool:
         now = self._clock()
@@ -56,22 +95,17 @@ class OuterAverager(Averager):
     def heed(self, effect: events.Effect) -> bool:
         """Take the outer step, give newcomers the values after the last one, or take over those of others."""
         if isinstance(effect, events.Reduced):
-            self._average.alone = 0
-            self._began, self._until = self._clock(), None
-            if effect.finite:
-                self._average.step()
-            else:
-                self._average.rewind()
-                self.learner.finite = False
-            self._feed(events.StepFinished())
+            self._reduced = effect
+            if self._waits:
+                self._waits = False
+                self._land()
+                self._feed(events.StepFinished())
         elif isinstance(effect, events.StateWanted):
-            values = self._average.rewind()
-            self._feed(events.Offer(effect.round, self._state.encode(self.core.step)))
-            self._average.go_on(values)
+            self._feed(events.Offer(effect.round, self._state.encode(self.core.step, self._average.common)))
         elif isinstance(effect, events.Synchronized):
             if effect.state is not None:
                 self._feed(events.Advance(self._state.decode(effect.state)))
-                self._average.adopt()
+                self._average.adopt(None)
                 self._average.alone = self.core.policy.every - 1  # the others wait for this peer's first average
             return True
         return False

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["VERSION", "Outcome", "Run"]
 
 #: Goes up when the same run would come out differently: older results in a cache are not used then.
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -102,7 +102,9 @@ class TrainingSwarm(Swarm):
         process = self.processes[rank] = Process(core)
         feed = partial(self.feed, rank)
         if isinstance(method, OuterAverage):
-            trainer: Trainer = OuterAverager(core, learner, method, feed, lambda: self.now)
+            trainer: Trainer = OuterAverager(
+                core, learner, method, feed, lambda: self.now, partial(self._later, rank, process)
+            )
         elif self._policy.collective:
             kind = Server if self._policy.collective == "server" else Averager
             trainer = kind(core, learner, feed)
@@ -111,6 +113,15 @@ class TrainingSwarm(Swarm):
         self._trainers[rank] = trainer
         self.at(self.now, partial(self._begin, rank, process, trainer))
         return core
+
+    def _later(self, rank: int, process: Process, when: float, act: Callable[[], None]) -> None:
+        """Let a peer do something at a time, if it runs then."""
+
+        def due() -> None:
+            if self.runs(rank, process, due):
+                act()
+
+        self.at(when, due)
 
     def _shard_bytes(self, model: nn.Module) -> int:
         parameters = list(model.parameters())

@@ -228,14 +228,15 @@ class Core:
             case events.StepFinished():
                 if self._step.finish(now):
                     self._take_turn(now)
+                elif self.policy.trains_alone:
+                    self.news.step_alone(now)
                 else:
                     self.news.tell(now)  # news are small, and must not wait for an exchange that is far away
             case events.Received(frames, looks_only):
                 self._reception.receive(frames, looks_only, now)
             case events.Tick():
                 self._take_turn(now)
-                if self._step.open:
-                    self.news.tick(now)
+                self.news.tick(now, trains=not self._step.open)
                 self.traffic.out.resend_due(now)
                 self.life.tick(now)
             case events.PeerDied(address):
@@ -252,8 +253,8 @@ class Core:
                 self.outlet.emit(events.Rested())
             case events.Resume():
                 self._step.resume()
-            case events.Publish(body, at_once):
-                self.news.body = body
+            case events.Publish(body, at_once, fresh):
+                self.news.publish(body, fresh)
                 if at_once or self._step.open:
                     self.news.tell(now)
             case events.Adopt(donors):
@@ -311,8 +312,7 @@ class Core:
         if step.phase is Phase.GONE:
             return None
         due = [step.due_at, self.books.outbox.resend_at, self.patience.deadline, self.handover.deadline]
-        if step.phase is not Phase.TRAINING:
-            due.append(self.news.due_at)
+        due.append(self.news.late_at if step.phase is Phase.TRAINING else self.news.due_at)
         if self.life.watching or self.state.leaving:
             due.append(self.life.deadline)
         if self.collective is not None:

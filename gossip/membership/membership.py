@@ -121,6 +121,11 @@ class Membership:
         """The number of members, including this peer."""
         return self._opinions.table.living
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there are updates about members to pass on."""
+        return len(self._opinions.updates) > 0
+
     def members(self) -> list[Record]:
         """Return the records of all members whose lives have not ended, including this peer, by rank."""
         living = [self._opinions.seen(record) for record in self._opinions.table if not record.final]

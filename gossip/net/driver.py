@@ -29,6 +29,7 @@ from gossip.endpoint import Endpoint
 from gossip.errors import GossipError
 from gossip.events import Effect, Event
 from gossip.membership import Record, State
+from gossip.net.promise import Promise
 from gossip.net.transport import Transport
 from gossip.values.blocks import Values
 from gossip.values.buffers import Buffer
@@ -75,16 +76,15 @@ class Driver:
         core.outlet.sink = self._carry_out
         #: What the trainer's thread and all others may know of the core: published here, in this thread.
         self._status = core.status()
-        self._stale = self._answered = False
+        self._stale = False
         self._transport = transport
         self._listen = listen
         self._clock = clock
         self._posted: deque[Event] = deque()
         self._introduced: deque[tuple[int, Endpoint, bytes | None]] = deque()
-        #: The effect that the trainer waits for, and the sign that it has come about.
-        self._awaited: type[Effect] = events.Proceed
-        self._done = threading.Event()
-        self._answer: Effect | None = None
+        #: What the trainer waits for, or will, and what of it has come about with the present event.
+        self._promises: list[Promise] = []
+        self._kept: list[Promise] = []
         #: Is held during a call: two threads would take each other's answers, and wait for ever.
         self._calling = threading.Lock()
         #: Whether the core has left: it answers nothing but `Leave` any more.
@@ -147,8 +147,26 @@ class Driver:
 
     def reduce(self, values: Values, check: Callable[[], None], lossy: int = 0) -> events.Reduced:
         """Replace a vector by what everybody gets of everybody's; whoever takes part is waited for."""
-        answer = self._call(events.Reduce(values, lossy), events.Reduced, None, check)
-        assert isinstance(answer, events.Reduced)
+        return self.reduced(self.begin_reduce(values, lossy), check)
+
+    def begin_reduce(self, values: Values, lossy: int = 0) -> Promise:
+        """Begin to replace a vector, which is the core's until the promise is kept; the trainer may go on meanwhile."""
+        return self._expect(events.Reduce(values, lossy), events.Reduced)
+
+    def wait(self, promise: Promise, seconds: float, check: Callable[[], None]) -> bool:
+        """Wait for a promise for some time; return whether it is kept, or never will be."""
+        deadline = self._clock() + seconds
+        while not promise.done and (left := deadline - self._clock()) > 0:
+            promise.wait(min(left, _GLANCE))
+            self._raise_failure()
+            check()
+        return promise.done
+
+    def reduced(self, promise: Promise, check: Callable[[], None]) -> events.Reduced:
+        """Wait for the outcome of `begin_reduce`."""
+        answer = self._kept_promise(promise, None, check)
+        if not isinstance(answer, events.Reduced):
+            raise DriverError(f"{type(promise.event).__name__} was not answered: this peer has left the swarm")
         return answer
 
     def withdraw(self, check: Callable[[], None]) -> None:
@@ -171,8 +189,6 @@ class Driver:
     def _call(
         self, event: Event, awaited: type[Effect], timeout: float | None, check: Callable[[], None] | None = None
     ) -> Effect:
-        if self._left and not isinstance(event, events.Leave):
-            raise DriverError(f"{type(event).__name__} cannot be handled any more: this peer has left the swarm")
         if isinstance(event, events.Leave):  # ends whatever another thread waits for
             return self._answered_call(event, awaited, timeout, check)
         if not self._calling.acquire(blocking=False):
@@ -188,23 +204,31 @@ class Driver:
     def _answered_call(
         self, event: Event, awaited: type[Effect], timeout: float | None, check: Callable[[], None] | None
     ) -> Effect:
-        self._expect(awaited)
+        return self._kept_promise(self._expect(event, awaited), timeout, check)
+
+    def _expect(self, event: Event, awaited: type[Effect]) -> Promise:
+        if self._left and not isinstance(event, events.Leave):
+            raise DriverError(f"{type(event).__name__} cannot be handled any more: this peer has left the swarm")
+        promise = Promise(event, awaited)
+        self._promises.append(promise)
         self.post(event)
-        finished = self._done.wait(timeout if check is None else _GLANCE)
+        return promise
+
+    def _kept_promise(self, promise: Promise, timeout: float | None, check: Callable[[], None] | None = None) -> Effect:
+        name = type(promise.event).__name__
+        finished = promise.wait(timeout if check is None else _GLANCE)
         while check is not None and not finished:
             self._raise_failure()
             check()
-            finished = self._done.wait(_GLANCE)
+            finished = promise.wait(_GLANCE)
         self._raise_failure()
         if not finished:
-            raise DriverError(f"{type(event).__name__} was not answered within {timeout} seconds")
-        if self._answer is None:
-            raise DriverError(f"{type(event).__name__} was not answered: the driver was closed meanwhile")
-        return self._answer
-
-    def _expect(self, awaited: type[Effect]) -> None:
-        self._awaited, self._answer = awaited, None
-        self._done.clear()
+            with suppress(ValueError):  # it came about just now
+                self._promises.remove(promise)
+            raise DriverError(f"{name} was not answered within {timeout} seconds")
+        if promise.answer is None:
+            raise DriverError(f"{name} was not answered: the driver was closed meanwhile")
+        return promise.answer
 
     def introduce(self, rank: int, endpoint: Endpoint, key: bytes | None = None, *, now: bool = False) -> None:
         """Say where a rank is to be found; connect at once, or with the first message for it."""
@@ -280,7 +304,8 @@ class Driver:
                     last()
                 except BaseException as failure:  # noqa: BLE001 - as above; what failed first is the cause
                     self._failure = self._failure or failure
-            self._done.set()
+            for promise in (*self._promises, *self._kept):
+                promise.end()
 
     def _turn(self) -> None:
         """Take in what there is to take in, then wait for more."""
@@ -319,10 +344,10 @@ class Driver:
             self._idle.clear()
         self._core.handle(event, self._clock())
         self._stale = True
-        if self._answered:
-            self._answered = False
+        if self._kept:
             self._publish()
-            self._done.set()
+            while self._kept:
+                self._kept.pop().end()
 
     def _publish(self) -> None:
         """Let other threads see the core as it is now: with every answer, and before every wait."""
@@ -352,9 +377,11 @@ class Driver:
             self._listen(effect)
         if isinstance(effect, events.Left):
             self._left = True
-        if isinstance(effect, self._awaited):
-            self._answer = effect
-            self._answered = True  # and published, once the event is handled
+        for promise in list(self._promises):
+            if isinstance(effect, (promise.awaited, events.Left)):
+                promise.answer = effect
+                self._promises.remove(promise)
+                self._kept.append(promise)  # and ends once the status is published
 
     def _send(self, rank: int, frames: Sequence[Buffer], ordered: bool = False) -> bool:
         if rank in self._directory:

@@ -4,7 +4,9 @@ DiLoCo: Douillard et al., "DiLoCo: Distributed Low-Communication Training of Lan
 With z0 the values after the last outer step, the same at all peers, and z those after ``h`` local steps of any
 optimizer:
 
-    s = mean over all peers of (z0 - z)        u <- mu u + s        z0 <- z0 - eta (s + mu u)        z <- z0
+    s = mean over all peers of (z0 - z)        u <- mu u + s        z0 <- z0 - eta (s + mu u)        z <- z0 + (z' - z)
+
+where z' - z is what the peer has moved while the mean travelled: nothing, if it has waited.
 
 The mean is that of `allreduce` (`gossip.collective`), so there is no server. Deaths, leaves and joins in the middle of
 a round are its business: the round begins again among those who are there, and all peers that take part end with the
@@ -20,6 +22,12 @@ slower peer takes part when (1 + slack) t have passed, after its present step, w
 slow peer makes fewer steps in a round, and the others wait for slack t and one step of it at most. With slack = 0 peers
 of equal speed would often miss their last steps, because none are equal to the millisecond.
 
+**Nobody waits for long.** A peer stands still for an average for ``wait`` times as long as its own steps took at most.
+Then it goes on, and takes the outer step when the mean is there; so a peer that has died stops nobody until it is
+declared dead. Its moves meanwhile are in the next average. ``tau`` bounds them: after this number of steps it waits
+after all. A step from the mean is worth more than one from where a peer has come to alone, so to wait a little is the
+default, and ``wait=0`` is for links on which an average takes as long as many steps (decision 49).
+
 With mu = 0 and eta = 1 it is federated averaging, or local SGD with an exact mean. With mu above 0 and the mean over
 a pair instead of over all it would be noloco, and with the mean of a PushSum exchange slowmo; both have the plain form
 of the momentum. The defaults of mu and eta are those of trials on Fashion-MNIST (decision 40).
@@ -28,6 +36,8 @@ Use it where links are so slow that even a fraction of a model per step is too m
 """
 
 from __future__ import annotations
+
+import math
 
 from gossip.errors import SettingsError
 from gossip.policies.policy import Outer, Policy
@@ -41,7 +51,16 @@ class OuterPolicy(Policy):
     name = "outer"
     collective = "reduction"
 
-    def __init__(self, *, h: int = 8, mu: float = 0.8, eta: float = 0.7, slack: float = 0.5) -> None:
+    def __init__(
+        self,
+        *,
+        h: int = 8,
+        mu: float = 0.8,
+        eta: float = 0.7,
+        slack: float = 0.5,
+        wait: float = 1.0,
+        tau: float = math.inf,
+    ) -> None:
         if h < 1:
             raise SettingsError(f"outer: h, the steps from one average to the next, must be 1 or more, not {h}")
         self.every = h
@@ -50,6 +69,16 @@ class OuterPolicy(Policy):
                 f"outer: slack, how much longer than its first peer a round may take, must be 0 or more, not {slack}"
             )
         self.slack = slack
+        if not wait >= 0:
+            raise SettingsError(
+                f"outer: wait, how long a peer stands still for an average, must be 0 or more, not {wait}"
+            )
+        self.stands = wait
+        if not tau >= 0:
+            raise SettingsError(
+                f"outer: tau, how many steps a peer makes while an average travels, must be 0 or more, not {tau}"
+            )
+        self.late = tau
         self.outer = Outer.checked(self.name, {"mu": mu, "eta": eta})
 
     def exchanges(self, step: int) -> bool:  # noqa: ARG002

@@ -78,6 +78,10 @@ class Policy:
     outer: Outer | None = None
     #: How much longer than its first peer a round of local steps may take, as a part of that time.
     slack = 0.0
+    #: How long a peer stands still for an average at most, in parts of the time that its own steps took; and the number
+    #: of steps that it makes then, while the average travels, before it stands still again.
+    stands = 0.0
+    late = 0.0
     #: The part of each move that is the swarm's direction, in steps without an exchange.
     blend = 0.0
     #: The treatment of the optimizer's momentum: own, inferred, mixed or quasi-global; auto: inferred where it is known
@@ -127,6 +131,11 @@ class Policy:
     def averages_gradients(self) -> bool:
         """Whether gradients are averaged in every step, before the optimizer moves the values."""
         return self.collective == "reduction" and self.outer is None
+
+    @property
+    def trains_alone(self) -> bool:
+        """Whether peers send nothing after most of the steps that do not exchange mass."""
+        return not self.collective or self.outer is not None
 
     @property
     def follows_turns(self) -> bool:

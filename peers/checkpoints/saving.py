@@ -175,6 +175,11 @@ class Saving:
         if self._checkpoints is not None and self._every and step % self._every == 0:
             self._due = step
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a checkpoint is due."""
+        return self._due is not None
+
     def begin_if_due(self, status: Status, loops: Sequence[LoopSource]) -> bool:
         """If a checkpoint is due, note for it what the next batch will change; return whether one has begun."""
         if self._due is None or self._checkpoints is None:

@@ -11,6 +11,7 @@ optimizer keeps for parameters that it does not train stays at home as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgpack
@@ -42,10 +43,17 @@ class WholeState:
         self._frozen = {name: digest(one) for name, one in model.named_parameters() if not one.requires_grad}
         self._others: dict[str, Any] = {"optimizer": optimizer, **{f"also.{name}": one for name, one in also.items()}}
 
-    def encode(self, step: int) -> bytes:
-        """Return the whole state, at a step."""
+    def encode(self, step: int, instead: Mapping[int, torch.Tensor] = MappingProxyType({})) -> bytes:
+        """Return the whole state, at a step.
+
+        Args:
+            step: the number of steps made.
+            instead: other values for some parameters, by their ``id``.
+        """
         tensors = {
-            f"model.{name}": tensor.detach() for name, tensor in self._named() if not self._unchanged(name, tensor)
+            f"model.{name}": instead.get(id(tensor), tensor).detach()
+            for name, tensor in self._named()
+            if not self._unchanged(name, tensor)
         }
         snapshot = CheckpointSnapshot(tensors, {"step": step, "others": {}})
         for name, one in self._others.items():

@@ -1,13 +1,14 @@
 """What the peers publish beside mass: statements that grow, and can be merged in any order.
 
 A *topic* is something that all peers add to: which ranks are there, which part of the data set is done. Each peer sends
-all it knows with every step, and merges what it hears. So what one peer knows all know soon, even if some peers die or
-stall in between.
+all it knows with every exchange, and merges what it hears. So what one peer knows all know soon, even if some peers die
+or stall in between. In between, with steps without an exchange, it sends the topics that have grown lately.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -25,6 +26,8 @@ Levels = dict[str, dict[int, int]]
 _TOPICS_LIMIT = 64
 #: The most different complaints about malformed news that the user is told of.
 _COMPLAINTS_LIMIT = 64
+#: Seconds for which a topic that has grown goes out with steps without an exchange; then all know it, or hear all.
+_FRESH = 3.0
 #: The most bytes of a roll call, which everybody merges and sends on: some 300 ranks, with room left for the data.
 _ROLL_LIMIT = 9 << 10
 #: The name in a roll call for the life of each rank.
@@ -161,26 +164,45 @@ class Agreement:
 class Bulletin:
     """All topics of one peer. Heard in the gossip thread, read and added to in the trainer's."""
 
-    def __init__(self, send: Callable[[bytes], None], warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        send: Callable[[bytes, bytes], None],
+        warn: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Begin without topics.
 
         Args:
-            send: is called with all that this peer knows, for its neighbours.
+            send: is called with all that this peer knows, for its neighbours, and with the topics that are fresh.
             warn: is called with a sentence that the user should read.
+            clock: returns the time.
         """
         self._send = send
         self._warn = warn
+        self._clock = clock
         self._topics: dict[str, Topic] = {}
+        #: The topics that always change, and that nobody waits for.
+        self._calm: set[str] = set()
+        #: What each topic said last, and until when that is fresh.
+        self._said: dict[str, tuple[bytes, float]] = {}
         #: What was heard of topics that this peer has not come to yet.
         self._early: dict[str, bytes] = {}
         #: Complaints so far: news come again with every step, and so does what is wrong with them.
         self._complaints: set[str] = set()
         self._changed = threading.Condition()
 
-    def add(self, name: str, topic: Topic) -> None:
-        """Take part in a topic."""
+    def add(self, name: str, topic: Topic, *, calm: bool = False) -> None:
+        """Take part in a topic.
+
+        Args:
+            name: of the topic.
+            topic: what is said of it.
+            calm: whether it always changes and nobody waits for it: then it is never fresh.
+        """
         with self._changed:
             self._topics[name] = topic
+            if calm:
+                self._calm.add(name)
             if name in self._early:
                 self._merge(name, self._early.pop(name))
         self.publish()
@@ -188,19 +210,26 @@ class Bulletin:
     def publish(self) -> None:
         """Pass on all that this peer knows: something has been added to it."""
         with self._changed:
-            body = self.body()
+            said = self._encoded()
+            fresh = self._fresh(said)
             self._changed.notify_all()
-        self._send(body)
+        self._send(_packed(said), _packed(fresh) if fresh else b"")
 
     def body(self) -> bytes:
         """Return all that this peer knows, as neighbours get it."""
         with self._changed:
-            body: bytes = msgpack.packb({name: topic.encode() for name, topic in self._topics.items()})
-        if len(body) > NEWS_LIMIT:
-            raise SettingsError(
-                f"{', '.join(self._topics)}: these news take {len(body)} bytes, and {NEWS_LIMIT} is the limit"
-            )
-        return body
+            return _packed(self._encoded())
+
+    def _encoded(self) -> dict[str, bytes]:
+        return {name: topic.encode() for name, topic in self._topics.items()}
+
+    def _fresh(self, said: dict[str, bytes]) -> dict[str, bytes]:
+        """Return the topics that have grown lately."""
+        now = self._clock()
+        for name, text in said.items():
+            if name not in self._said or self._said[name][0] != text:
+                self._said[name] = text, now + _FRESH
+        return {name: text for name, text in said.items() if name not in self._calm and now < self._said[name][1]}
 
     def hear(self, body: bytes) -> None:
         """Take in what a neighbour knows, and pass it on if it is new."""
@@ -256,6 +285,14 @@ class Bulletin:
         if sentence not in self._complaints and len(self._complaints) < _COMPLAINTS_LIMIT:
             self._complaints.add(sentence)
             self._warn(sentence)
+
+
+def _packed(said: dict[str, bytes]) -> bytes:
+    """Return the news with these topics."""
+    body: bytes = msgpack.packb(said)
+    if len(body) > NEWS_LIMIT:
+        raise SettingsError(f"{', '.join(said)}: these news take {len(body)} bytes, and {NEWS_LIMIT} is the limit")
+    return body
 
 
 def _unpacked(data: bytes) -> dict[str, Any]:

@@ -53,8 +53,8 @@ class Listener:
         self.turns: tuple[int, ...] = ()
         #: Why this peer cannot go on; empty while it can.
         self.refusal = ""
-        #: Returns the whole state of the replica, for algorithms that are collective.
-        self.state: Callable[[], bytes] | None = None
+        #: Returns the whole state of the replica in a round, or None, for algorithms that are collective.
+        self.state: Callable[[int], bytes | None] | None = None
         self._adopted: bytes | None = None
         self._expelled = False
 
@@ -75,7 +75,9 @@ class Listener:
             case events.Compressing(choice):
                 self.sends = str(choice)
             case events.StateWanted(number) if self.state is not None:
-                self._post(events.Offer(number, self.state()))
+                state = self.state(number)
+                if state is not None:
+                    self._post(events.Offer(number, state))
             case events.Synchronized(state=state) if state is not None:
                 self._adopted = state
             case events.Stranded(reason):

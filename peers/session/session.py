@@ -15,6 +15,7 @@ from gossip.core.status import Status
 from gossip.errors import GossipError
 from gossip.grids import row_of_run
 from gossip.net.driver import Driver
+from gossip.net.promise import Promise
 from gossip.net.transport import Transport
 from gossip.policies import Policy
 from gossip.presets import Preset
@@ -104,7 +105,7 @@ class Session:
             lives_known=not setup.birth,
             unit="rank" if row_of_run(setup.run) is None else "replica",
         )
-        self.bulletin = Bulletin(lambda body: self.driver.post(events.Publish(body)), warn)
+        self.bulletin = Bulletin(lambda body, fresh: self.driver.post(events.Publish(body, fresh=fresh)), warn)
         self.rows = Rows(setup.rank)
         self._listener = Listener(
             core,
@@ -170,7 +171,7 @@ class Session:
         # Peers that are through already train and push; all the same everybody starts from the same weights.
         self.driver.rest(merge=False)
         self._rendezvous.enter(has_state)
-        self.bulletin.add("status", self.rows)
+        self.bulletin.add("status", self.rows, calm=True)
         self.chronicle.comparing = True
         self._start.gather(has_state)
         self.chronicle.comparing = False
@@ -210,9 +211,16 @@ class Session:
 
     # Collective exchanges
 
-    def offer_state(self, state: Callable[[], bytes]) -> None:
-        """Give others the state that this function returns, in the gossip thread, when they ask for it."""
+    def offer_state(self, state: Callable[[int], bytes | None]) -> None:
+        """Give others the state that this function returns, in the gossip thread, when they ask for it.
+
+        It is called with the round of the state, and returns None if `offer` follows.
+        """
         self._listener.state = state
+
+    def offer(self, number: int, state: bytes) -> None:
+        """Give others the state of this round."""
+        self.driver.post(events.Offer(number, state))
 
     def synchronize(self, step: int, seal: int) -> None:
         """Take part from now on; a state that has to be taken over for that is in `take_adopted`."""
@@ -226,6 +234,19 @@ class Session:
         """Replace a vector by the outcome of the collective exchange; a codec carries its first ``lossy`` elements."""
         self._check()
         return self.driver.reduce(values, self._listener.check, lossy)
+
+    def begin_reduce(self, values: Values, lossy: int = 0) -> Promise:
+        """Begin what `reduce` does; the vector belongs to the exchange until the promise is kept."""
+        self._check()
+        return self.driver.begin_reduce(values, lossy)
+
+    def wait(self, promise: Promise, seconds: float) -> bool:
+        """Wait for the outcome of `begin_reduce` for some time; return whether it is there."""
+        return self.driver.wait(promise, seconds, self._listener.check)
+
+    def reduced(self, promise: Promise) -> events.Reduced:
+        """Wait for the outcome of `begin_reduce`."""
+        return self.driver.reduced(promise, self._listener.check)
 
     def withdraw(self) -> None:
         """Take no part until the next `synchronize`; return when nobody lacks what this peer has computed."""

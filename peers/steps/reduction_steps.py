@@ -50,8 +50,8 @@ class ReductionSteps(CollectiveSteps):
         self._waited = 0.0
         session.offer_state(self._encoded)
 
-    def _encoded(self) -> bytes:
-        """Return the state for a peer that has to become like this one; called in the gossip thread."""
+    def _encoded(self, number: int) -> bytes | None:  # noqa: ARG002
+        """Return the state for a peer that has to become like this one in a round; called in the gossip thread."""
         return self._state.encode(self._step)
 
     def exchange(self) -> float:
@@ -103,7 +103,11 @@ class ReductionSteps(CollectiveSteps):
         adopted = self._session.take_adopted()
         if adopted is None:
             return False
-        self._step = self._state.decode(adopted)
+        self._adopt(adopted)
+        return True
+
+    def _adopt(self, state: bytes) -> None:
+        """Become like another peer."""
+        self._step = self._state.decode(state)
         self._set_step(self._step)
         self._session.driver.advance(self._step)
-        return True

@@ -35,6 +35,9 @@ class Steps(ABC):
     def exchange(self) -> float:
         """Hand the finished step over; return the seconds for which this step waited for other peers."""
 
+    def settle(self) -> None:  # noqa: B027 - most algorithms have nothing under way that a checkpoint lacks
+        """Wait for what is under way and belongs into a checkpoint of this step."""
+
     @abstractmethod
     def pause(self) -> None:
         """Let no peer wait for this one until its next step: it has no more data for now."""

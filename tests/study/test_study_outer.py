@@ -47,8 +47,10 @@ def test_a_slow_peer_takes_part_with_the_steps_that_it_has_made() -> None:
     assert outcome.accuracy > 80
 
 
-def test_a_restarted_peer_gets_the_values_after_the_last_outer_step() -> None:
-    swarm, outcome = trained(small(ALGORITHM, rounds=80, jitter=0.2, loss=0.05, kills="1@1.5s", restarts="1@3.1s"))
+@pytest.mark.parametrize("wait", ["inf", "1", "0"])
+def test_a_restarted_peer_gets_the_values_after_the_last_outer_step(wait: str) -> None:
+    chaos = {"jitter": 0.2, "loss": 0.05, "kills": "1@1.5s", "restarts": "1@3.1s"}
+    swarm, outcome = trained(small(f"{ALGORITHM},wait={wait}", rounds=80, **chaos))
     assert swarm.processes[1].core.me.incarnation == 1
     assert outcome.accuracy > 80
     seals = {trainer._average.seal() for trainer in swarm._trainers.values()}

@@ -1,11 +1,14 @@
-"""News go to the neighbours with every step and, at rest, every so often; whoever hears them can pass them on."""
+"""News go to the neighbours with every exchange and, at rest or in steps alone, now and then; all pass them on."""
 
 from __future__ import annotations
 
+import pytest
 from hand_swarm import CIRCLE, PAIR, Hand, only
 
 from gossip import events
 from gossip.core.news import Rumours
+from gossip.membership import Membership, MembershipSettings, Record
+from gossip.membership.body_codec import encode_updates, pack_update
 from gossip.wire.messages import Address, News
 
 
@@ -46,13 +49,62 @@ def test_with_each_step_the_news_go_to_the_neighbour_of_the_next_turn() -> None:
     assert news(hand) == [(0, 1, b"a"), (0, 2, b"b")]
 
 
-def test_steps_without_an_exchange_pass_the_news_on_too() -> None:
+def test_steps_without_an_exchange_pass_on_what_is_fresh_and_now_and_then_everything() -> None:
     hand = Hand(1.0, 3.0, turns=[PAIR], algorithm="local:h=1000")
+    for now, body, fresh in (
+        (1.0, b"a", b""),
+        (1.4, b"b", b""),
+        (1.8, b"c", b"+"),
+        (4.5, b"d", b"+"),
+        (4.6, b"e", b""),
+    ):
+        hand.now = now
+        hand.feed(0, events.Publish(body, fresh=fresh))
+        hand.step(0)
+    assert news(hand) == [(0, 1, b"a"), (0, 1, b"+"), (0, 1, b"d")]
+    assert len(hand.cores[0].outbox) == 0
+
+
+def test_a_peer_that_takes_no_further_step_tells_its_last_news_all_the_same() -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR], algorithm="local:h=1000")
+    hand.feed(0, events.Publish(b"a"))
+    hand.step(0)
+    assert hand.cores[0].deadline is None
+    hand.feed(0, events.Publish(b"b"))
+    hand.step(0)
+    assert news(hand) == [(0, 1, b"a")]
+    due = hand.cores[0].deadline
+    assert due is not None
+    hand.tick(0, due)
+    assert news(hand) == [(0, 1, b"a"), (0, 1, b"b")]
+    assert hand.cores[0].deadline is None, "it has nothing else to say"
+
+
+@pytest.mark.parametrize("algorithm", ["allreduce", "outer:h=1000"])
+def test_peers_that_average_in_every_step_pass_the_news_on_with_each(algorithm: str) -> None:
+    hand = Hand(1.0, 3.0, turns=[PAIR], algorithm=algorithm)
     for body in (b"a", b"b"):
         hand.feed(0, events.Publish(body))
         hand.step(0)
-    assert news(hand) == [(0, 1, b"a"), (0, 1, b"b")]
-    assert len(hand.cores[0].outbox) == 0
+    assert news(hand) == [(0, 1, b"a"), (0, 1, b"b")][: 1 if "outer" in algorithm else 2]
+
+
+def test_steps_without_an_exchange_pass_on_at_once_that_a_member_has_changed() -> None:
+    watch = Membership(Record(0, endpoint="here:1"), MembershipSettings(), seed=1, now=0.0)
+    hand = Hand(1.0, 3.0, turns=[PAIR])
+    rumours = Rumours(hand.cores[0].state, hand.cores[0].outlet, watch)
+    rumours.body = b"a"
+
+    def sent() -> int:
+        return len(only(hand.cores[0].outlet.taken(events.Publish, 0.0), events.Send))
+
+    rumours.step_alone(1.0)
+    assert sent() == 1
+    rumours.step_alone(1.1)
+    assert sent() == 0
+    watch.absorb(encode_updates([pack_update(Record(2, endpoint="there:2"))]), 1.2)
+    rumours.step_alone(1.2)
+    assert sent() == 1
 
 
 def test_at_rest_what_is_new_goes_out_at_once_and_again_every_so_often() -> None:

@@ -146,6 +146,8 @@ def test_which_are_pairwise() -> None:
         ("outer:mu=1", "outer: mu, the outer momentum, must be from 0 to below 1, not 1"),
         ("outer:eta=0", "outer: eta, the outer rate, must be above 0 and at most 10, not 0"),
         ("outer:slack=-1", "outer: slack, how much longer than its first peer a round may take, must be 0 or more"),
+        ("outer:wait=-1", "outer: wait, how long a peer stands still for an average, must be 0 or more, not -1"),
+        ("outer:tau=-1", "outer: tau, how many steps a peer makes while an average travels, must be 0 or more"),
         ("outer:slack=nan", "outer: slack, how much longer than its first peer a round may take, must be 0 or more"),
         ("noloco:mu=-0.1", "noloco: mu, the outer momentum, must be from 0 to below 1, not -0.1"),
         ("noloco:eta=inf", "noloco: eta, the outer rate, must be above 0 and at most 10, not inf"),

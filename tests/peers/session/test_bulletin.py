@@ -14,6 +14,7 @@ from gossip.errors import SettingsError
 from gossip.wire.limits import NEWS_LIMIT
 from peers.session.bulletin import Agreement, Bulletin, RollCall
 from peers.table.lives import LIVES_APART
+from peers.table.status_rows import Rows
 
 WHATS = ("here", "state", "mixing")
 reaches = st.lists(st.tuples(st.sampled_from(WHATS), st.integers(0, 6), st.integers(1, 9)), max_size=12)
@@ -139,10 +140,36 @@ class Post:
 
     def __init__(self) -> None:
         self.published: list[bytes] = []
+        self.fresh: list[bytes] = []
         self.warnings: list[str] = []
-        self.board = Bulletin(self.published.append, self.warnings.append)
+        self.now = 0.0
+        self.board = Bulletin(self._send, self.warnings.append, clock=lambda: self.now)
         self.roll = RollCall()
         self.board.add("roll", self.roll)
+
+    def _send(self, body: bytes, fresh: bytes) -> None:
+        self.published.append(body)
+        self.fresh.append(fresh)
+
+
+def test_a_topic_is_fresh_for_a_while_after_it_has_grown_and_the_status_never_is() -> None:
+    post, status = Post(), Rows(0)
+    post.board.add("status", status, calm=True)
+    post.now = 100.0
+    status.note(0, step=1)
+    post.board.publish()
+    assert post.fresh[-1] == b"", "nothing else has grown for long"
+    post.roll.reach("here", 0)
+    post.board.publish()
+    post.board.publish()
+    assert msgpack.unpackb(post.fresh[-1]).keys() == {"roll"}
+    assert msgpack.unpackb(post.published[-1]).keys() == {"roll", "status"}
+    other = Post()
+    other.board.hear(post.fresh[-1])
+    assert other.roll.ranks("here") == {0}
+    post.now += 10.0
+    post.board.publish()
+    assert post.fresh[-1] == b""
 
 
 def test_two_bulletins_come_to_know_the_same() -> None:
@@ -302,7 +329,7 @@ def test_a_wait_ends_in_time() -> None:
 
 def test_what_is_wrong_is_told_once_however_often_it_comes() -> None:
     warnings: list[str] = []
-    bulletin = Bulletin(lambda _: None, warnings.append)
+    bulletin = Bulletin(lambda *_: None, warnings.append)
     bulletin.add("roll", RollCall())
     for _ in range(3):
         bulletin.hear(b"nothing")
