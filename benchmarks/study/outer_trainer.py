@@ -57,14 +57,17 @@ class OuterAverager(Averager):
             self._began, self._until = self._clock(), None
             self._feed(events.Reduce(self._average.vector.values, self._average.vector.count))
             self._land()
-            if self._average.travels and patience:
+            if self._is_under_way() and patience:
                 self._waits = True
                 if patience < math.inf and self.core.policy.late:
                     self._at(self._began + patience, partial(self._go_on, self._average.rounds))
                 return
-        self._waits = self._average.travels and self._average.alone >= self.core.policy.late
+        self._waits = self._is_under_way() and self._average.alone >= self.core.policy.late
         if not self._waits:
             self._feed(events.StepFinished())
+
+    def _is_under_way(self) -> bool:
+        return self._average.travels
 
     def _go_on(self, rounds: int) -> None:
         """Go on without the mean of a round, if it is still not there."""

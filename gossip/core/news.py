@@ -54,7 +54,8 @@ class Rumours:
     @property
     def late_at(self) -> float | None:
         """When the news are due while the trainer computes: its step may be long, or the last one; None: never."""
-        return self._whole_at if self._untold and self._whole_at > -math.inf else None
+        alone = self._state.policy.trains_alone and self._whole_at > -math.inf
+        return self._whole_at if alone and self._untold else None
 
     def tell(self, now: float) -> None:
         """Pass the news on to the next neighbours."""

@@ -134,8 +134,8 @@ class Policy:
 
     @property
     def trains_alone(self) -> bool:
-        """Whether peers send nothing after most of the steps that do not exchange mass."""
-        return not self.collective or self.outer is not None
+        """Whether peers exchange nothing after most steps."""
+        return self.outer is not None if self.collective else self.every > 1
 
     @property
     def follows_turns(self) -> bool:

@@ -248,6 +248,8 @@ def written(value: Any) -> str:
         return f"RejectedFrame {value.reason.value} {value.origin} {value.count} {value.log}"
     if isinstance(value, events.Donate | events.Adopted):  # and the annex, of which simulated peers have none
         return f"{type(value).__name__} {digest(b'')}"
+    if isinstance(value, events.Publish):  # simulated peers say nothing of what is fresh
+        return f"Publish {digest(value.body)} {value.at_once}"
     if isinstance(value, np.ndarray):
         return digest(np.ascontiguousarray(value).tobytes())
     if isinstance(value, bytes | bytearray | memoryview):
