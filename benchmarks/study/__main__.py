@@ -46,6 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer samples, seeds and rows; printed, not written")
     parser.add_argument("--samples", type=int, help=f"that all peers of a run see together (default: {FULL.samples})")
     parser.add_argument("--seeds", type=int, help=f"how many are reported (default: {FULL.count})")
+    parser.add_argument("--peers", type=int, nargs="+", help="in scale and carried (default: 8 16 32)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--document", type=Path, default=_DOCUMENT, help="where the tables go")
     parser.add_argument("--no-runs", action="store_true", help="make the tables of what has been run already")
@@ -56,11 +57,14 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = [name for name in names if name not in SECTIONS]
     if unknown:
         parser.error(f"there is no section {unknown[0]}: {', '.join(SECTIONS)} or all")
-    if asked.quick and (asked.samples or asked.seeds):
-        parser.error("--quick has its own samples and seeds")
+    if asked.quick and (asked.samples or asked.seeds or asked.peers):
+        parser.error("--quick has its own samples, seeds and numbers of peers")
     if min(asked.jobs, asked.samples or 1, asked.seeds or 1) < 1:
         parser.error("--jobs, --samples and --seeds are at least 1")
-    budget = replace(FULL, samples=asked.samples or FULL.samples, count=asked.seeds or FULL.count)
+    if min(asked.peers or FULL.sizes) < 2:
+        parser.error("--peers are at least 2")
+    sizes = tuple(asked.peers or FULL.sizes)
+    budget = replace(FULL, samples=asked.samples or FULL.samples, count=asked.seeds or FULL.count, sizes=sizes)
     if asked.quick:
         budget = QUICK
     cache = Cache(asked.cache)

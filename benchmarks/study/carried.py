@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.study.plan import BASELINE, METHODS, Budget
-from benchmarks.study.scale import names, own, sizes
+from benchmarks.study.scale import names, own
 from benchmarks.study.section import Cell, Report, Section
 from benchmarks.study.tables import accuracy, difference, table
 
@@ -17,7 +17,7 @@ def carried(name: str, peers: int, budget: Budget) -> Cell:
 
 def cells(budget: Budget) -> list[Cell]:
     """Return all cells."""
-    return [carried(name, peers, budget) for peers in sizes(budget) for name in names(peers)]
+    return [carried(name, peers, budget) for peers in budget.sizes for name in names(peers)]
 
 
 def render(report: Report) -> str:
@@ -26,7 +26,7 @@ def render(report: Report) -> str:
     rows = []
     for name in METHODS:
         row = [name]
-        for peers in sizes(budget):
+        for peers in budget.sizes:
             found = report.of(carried(name, peers, budget)) if name in names(peers) else []
             row += [accuracy(found), difference(found, report.of(own(BASELINE, peers, budget)))]
         rows.append(row)
@@ -34,8 +34,8 @@ def render(report: Report) -> str:
         f"Accuracy in % with {BASELINE}'s best rate, taken over as it is, and its difference to {BASELINE}'s with the "
         "same seed. parameter-server's rate is divided by n."
     )
-    rates = (report.rate(own(BASELINE, peers, budget)) for peers in sizes(budget))
-    head = [f"n = {peers}, rate {rate}" for peers, rate in zip(sizes(budget), rates, strict=True)]
+    rates = (report.rate(own(BASELINE, peers, budget)) for peers in budget.sizes)
+    head = [f"n = {peers}, rate {rate}" for peers, rate in zip(budget.sizes, rates, strict=True)]
     return f"{caption}\n\n{table(['method', *(text for one in head for text in (one, 'gap'))], rows)}"
 
 

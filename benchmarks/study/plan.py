@@ -34,6 +34,8 @@ class Budget:
     count: int
     #: By optimizer.
     trials: dict[str, Trials]
+    #: Numbers of peers, where methods are compared by them.
+    sizes: tuple[int, ...] = (8, PEERS, 32)
     #: Fewer rows as well.
     quick: bool = False
 
@@ -45,13 +47,16 @@ class Budget:
     @property
     def said(self) -> str:
         """The arguments that ask for it."""
-        return "--quick" if self.quick else f"--samples {self.samples} --seeds {self.count}"
+        if self.quick:
+            return "--quick"
+        peers = "" if self.sizes == Budget.sizes else f" --peers {' '.join(map(str, self.sizes))}"
+        return f"--samples {self.samples} --seeds {self.count}{peers}"
 
 
 #: Seeds that rates are chosen by begin at 300. The best rate of one seed may be one at which a transformer fails.
 FULL = Budget(96_000, 3, {"sgd": Trials((0.025, 0.06, 0.15), (300,)), "adamw": Trials((0.003, 0.006), (300, 301))})
 #: One rate is not chosen.
-QUICK = Budget(12_800, 1, {"sgd": Trials((0.06,), (300,)), "adamw": Trials((0.006,), (300,))}, quick=True)
+QUICK = Budget(12_800, 1, {"sgd": Trials((0.06,), (300,)), "adamw": Trials((0.006,), (300,))}, (PEERS,), quick=True)
 
 
 @dataclass(frozen=True)

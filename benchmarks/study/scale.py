@@ -7,16 +7,10 @@ from benchmarks.study.plan import BASELINE, METHODS, PEERS, Budget
 from benchmarks.study.section import Cell, Report, Section, tuned
 from benchmarks.study.tables import accuracy, difference, mean, percent, spread, statistic, table
 
-__all__ = ["names", "own", "sizes"]
+__all__ = ["names", "own"]
 
-SIZES = (8, PEERS, 32)
 #: The methods that are run with every number of peers; the others with 16 alone.
 FEW = (BASELINE, "adpsgd", "sgp", "osgp", "sgp, two rounds, mixed, int8", "outer, int2")
-
-
-def sizes(budget: Budget) -> tuple[int, ...]:
-    """Return how many peers there are."""
-    return (PEERS,) if budget.quick else SIZES
 
 
 def names(peers: int) -> tuple[str, ...]:
@@ -32,14 +26,14 @@ def own(name: str, peers: int, budget: Budget) -> Cell:
 
 def cells(budget: Budget) -> list[Cell]:
     """Return all cells."""
-    return [own(name, peers, budget) for peers in sizes(budget) for name in names(peers)]
+    return [own(name, peers, budget) for peers in budget.sizes for name in names(peers)]
 
 
 def _by_size(report: Report) -> str:
     rows, drawn, bars = [], [], []
     for name in METHODS:
         row, line, bar = [name], [], []
-        for peers in sizes(report.budget):
+        for peers in report.budget.sizes:
             cell = own(name, peers, report.budget)
             found = report.of(cell) if name in names(peers) else []
             row.append(f"{accuracy(found)} ({report.rate(cell)})" if found else "-")
@@ -55,14 +49,14 @@ def _by_size(report: Report) -> str:
         "Accuracy in % after the same number of samples, whoever computed them. In brackets the learning rate, the "
         f"best of {tried} by a seed that is not reported. parameter-server's is divided by n."
     )
-    text = f"{caption}\n\n{table(['method', *(f'n = {peers}' for peers in sizes(report.budget))], rows)}"
-    if report.figures is None:
+    text = f"{caption}\n\n{table(['method', *(f'n = {peers}' for peers in report.budget.sizes)], rows)}"
+    if report.figures is None or len(report.budget.sizes) == 1:
         return text
     with figure(report.figures / "scale.svg") as axes:
         lines(axes, drawn, bars)
         axes.set_xscale("log", base=2)
-        axes.set(xlabel="peers", ylabel="accuracy, %", xticks=sizes(report.budget))
-        axes.set_xticklabels([str(n) for n in sizes(report.budget)])
+        axes.set(xlabel="peers", ylabel="accuracy, %", xticks=report.budget.sizes)
+        axes.set_xticklabels([str(n) for n in report.budget.sizes])
         axes.legend(fontsize=6)
     shown = report.picture("scale", "Accuracy against the number of peers", "bars: standard deviations")
     return f"{text}\n\n{shown}"
@@ -72,7 +66,7 @@ def _gaps(report: Report) -> str:
     rows = []
     for name in METHODS:
         row = [name]
-        for peers in sizes(report.budget):
+        for peers in report.budget.sizes:
             baseline = report.of(own(BASELINE, peers, report.budget))
             found = report.of(own(name, peers, report.budget)) if name in names(peers) else []
             row.append(difference(found, baseline))
@@ -83,7 +77,7 @@ def _gaps(report: Report) -> str:
         f"Points of accuracy above {BASELINE}'s with the same seed, each method with the best rate of its own; and "
         f"what it sends and how long it takes with {PEERS} peers."
     )
-    head = ["method", *(f"n = {peers}" for peers in sizes(report.budget)), "kB per peer and step", "virtual seconds"]
+    head = ["method", *(f"n = {peers}" for peers in report.budget.sizes), "kB per peer and step", "virtual seconds"]
     return f"{caption}\n\n{table(head, rows)}"
 
 

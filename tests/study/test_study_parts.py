@@ -267,6 +267,7 @@ def test_the_document_keeps_what_is_written_by_hand(tmp_path: Path) -> None:
         (["sclae"], "there is no section sclae"),
         (["--quick", "--seeds", "2"], "--quick has its own"),
         (["--jobs", "0"], "at least 1"),
+        (["--peers", "1"], "at least 2"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
