@@ -46,7 +46,7 @@ def _by_size(report: Report) -> str:
             bars.append(bar)
     tried = ", ".join(f"{rate:g}" for rate in report.budget.trials["sgd"].rates)
     caption = report.caption(
-        "Accuracy in % after the same number of samples, whoever computed them. In brackets the learning rate, the "
+        "Accuracy in % after the same number of samples of all peers together. In brackets the learning rate, the "
         f"best of {tried} by a seed that is not reported. parameter-server's is divided by n."
     )
     text = f"{caption}\n\n{table(['method', *(f'n = {peers}' for peers in report.budget.sizes)], rows)}"
