@@ -14,7 +14,7 @@ FEW = (BASELINE, "adpsgd", "sgp", "osgp", "sgp, two rounds, mixed, int8", "outer
 
 
 def names(peers: int) -> tuple[str, ...]:
-    """Return the methods that are run with so many peers."""
+    """Return the methods that are run with this number of peers."""
     return tuple(METHODS) if peers == PEERS else FEW
 
 
