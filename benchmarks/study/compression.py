@@ -30,9 +30,13 @@ class Row:
 
     def cell(self, budget: Budget) -> Cell:
         """Return it with the best rate that the method has without a codec."""
-        template = self.method.run(PEERS, budget).but(compress="none")
-        shards = SHARDS if self.share < 1 else 1
-        return Cell(template.but(compress=self.compress, share=self.share, shards=shards), template)
+        template = self.method.run(PEERS, budget)
+        changed = template.but(
+            compress=self.compress, share=self.share, shards=SHARDS if self.share < 1 else template.shards
+        )
+        if self.method.name == BASELINE and self.compress != "none":
+            changed = changed.but(algorithm=BASELINE)  # with a codec it has no plan
+        return Cell(changed, template)
 
 
 _CHOCO = Method("choco, hypercube", "choco", "hypercube")

@@ -93,9 +93,10 @@ def render(report: Report) -> str:
         f"Accuracy in % at the end of the same runs, {asked}": final,
     }
     parts = [f"{report.caption(title)}\n\n{table(head, rows)}" for title, rows in titled.items()]
-    if report.figures is not None:
-        with figure(report.figures / "time.svg", columns=len(SETTINGS), sharey=True) as axes:
-            for at, one in zip(SETTINGS, axes.flat, strict=True):
+    shown = [at for at in SETTINGS if any(found[name, at] for name in TIMED)]
+    if report.figures is not None and shown:
+        with figure(report.figures / "time.svg", columns=len(shown), sharey=True, squeeze=False) as axes:
+            for at, one in zip(shown, axes.flat, strict=True):
                 ends = [[spread([it.accuracy for it in found[name, at]])] for name in TIMED]
                 lines(one, [(name, _curve(found[name, at])) for name in TIMED], ends)
                 one.set(title=_name(at), xlabel="virtual seconds", ylabel="accuracy, %", ylim=(60, None))

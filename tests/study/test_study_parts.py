@@ -23,6 +23,7 @@ from benchmarks.study.rates import Rates, trials
 from benchmarks.study.rules import FactorMoves
 from benchmarks.study.run import Outcome, Run
 from benchmarks.study.section import Report
+from benchmarks.study.swarm import TrainingSwarm
 from benchmarks.study.tables import accuracy, difference, statistic
 from benchmarks.study.tasks import batches, clouds, deal
 from benchmarks.study.timing import until
@@ -191,6 +192,16 @@ def test_nothing_is_chosen_by_a_seed_that_is_reported() -> None:
         assert not {seed for of in budget.trials.values() for seed in of.seeds} & set(budget.seeds)
     tried = {run.seed for one in templates(FULL) for run in trials(one, FULL)}
     assert tried == {seed for of in FULL.trials.values() for seed in of.seeds}
+
+
+def test_every_method_goes_with_its_codec() -> None:
+    cells = [cell.template for section in command.SECTIONS.values() for cell in section.cells(FULL)]
+    small = {
+        one.but(task="clouds", seed=0, peers=4, rate=0.1, samples=64, dirichlet=0.0, kills="", restarts="")
+        for one in cells
+    }
+    for run in {replace(one, straggler="", loss=0.0, megabits=0.0, delay=(0.0, 0.0), rule="capped") for one in small}:
+        assert TrainingSwarm(run).task.chance == 15.0, run
 
 
 def test_every_method_has_as_many_trials_and_ends_where_its_rate_is_low() -> None:
