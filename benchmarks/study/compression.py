@@ -1,145 +1,103 @@
-"""Accuracy and bytes for every codec: what carries mass, what carries gradients and differences, and fewer shards."""
+"""Accuracy and bytes: what carries mass, what carries gradients and differences, fewer shards, and rare averages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.study.figures import figure
-from benchmarks.study.plan import ALGORITHMS, RATES, Algorithm, Budget
-from benchmarks.study.run import Outcome, Run
-from benchmarks.study.section import Report, Section
-from benchmarks.study.tables import accuracy, mean, table
+from benchmarks.study.plan import BASELINE, METHODS, PEERS, Budget, Method
+from benchmarks.study.section import Cell, Report, Section
+from benchmarks.study.tables import accuracy, difference, mean, percent, table
 
-__all__ = ["TABLES", "Case", "Table", "case", "runs"]
+__all__ = ["ROWS", "Row"]
 
-PEERS = 16
 SHARDS = 8
-_MOMENTUM = 0.9
 
 
 @dataclass(frozen=True)
-class Case:
-    """How parcels go out."""
+class Row:
+    """A method and how its parcels go out."""
 
-    name: str
-    compress: str = "none"
+    method: Method
+    compress: str
+    #: Of the shards, that a step sends.
     share: float = 1.0
-    #: Those of the table's algorithms that it goes with; empty: all.
-    only: tuple[str, ...] = ()
-    #: Whether momentum is applied before anything is left out, and not by the optimizer.
-    corrects: bool = False
+
+    @property
+    def codec(self) -> str:
+        """How the table calls it."""
+        return self.compress if self.share == 1 else f"{self.compress}, {self.share:.0%} of the shards"
+
+    def cell(self, budget: Budget) -> Cell:
+        """Return it with the best rate that the method has without a codec."""
+        template = self.method.run(PEERS, budget)
+        changed = template.but(
+            compress=self.compress, share=self.share, shards=SHARDS if self.share < 1 else template.shards
+        )
+        if self.method.name == BASELINE and self.compress != "none":
+            changed = changed.but(algorithm=BASELINE)  # with a codec it has no plan
+        return Cell(changed, template)
 
 
-@dataclass(frozen=True)
-class Table:
-    """Codecs by algorithms."""
-
-    title: str
-    algorithms: tuple[Algorithm, ...]
-    cases: tuple[Case, ...]
-
-    def cells(self) -> list[tuple[Case, Algorithm]]:
-        """Return what is run."""
-        return [(one, by) for one in self.cases for by in self.algorithms if not one.only or by.name in one.only]
-
-
-def _plain(*names: str) -> tuple[Case, ...]:
-    return tuple(Case(name, name) for name in names)
-
-
-_SPARSE = ("topk:share=10%,values=int8", "topk:share=1%,values=int8")
-TABLES = (
-    Table(
-        "What mass goes by: codecs, fewer shards (parts of the model) per step, or only the values that changed most",
-        (ALGORITHMS["sgp"], ALGORITHMS["adpsgd"]),
-        (
-            *_plain("none", "bf16", "fp16", "int8", "int4"),
-            Case("1/2 of the shards", share=0.5),
-            Case("1/4 of the shards", share=0.25),
-            Case("int8, 1/2 of the shards", "int8", 0.5),
-            Case("int8, 1/4 of the shards", "int8", 0.25),
-            *(Case(name, name, only=("adpsgd",)) for name in ("topk-pair:share=10%", "topk-pair:share=1%")),
-        ),
-    ),
-    Table(
-        "Gradients (allreduce), and differences on a hypercube (choco; slowmo:differences=true, every 8th step)",
-        (
-            ALGORITHMS["allreduce"],
-            Algorithm("choco", "choco", "hypercube", waits=True),
-            Algorithm("slowmo", "slowmo:h=8,differences=true", "hypercube", waits=True),
-        ),
-        (
-            *_plain("none", "bf16", "fp16", "int8", "int4", "qsgd", "terngrad", "sign", "adacomp", *_SPARSE),
-            *(Case(f"{name}, corrected", name, only=("allreduce",), corrects=True) for name in _SPARSE),
-        ),
-    ),
+_CHOCO = Method("choco, hypercube", "choco", "hypercube")
+_SLOWMO = Method("slowmo by differences, hypercube", "slowmo:h=8,differences=true", "hypercube")
+_RARE = Method("outer, every 24 steps", "outer:h=24")
+_OUTER = Method("outer, every 8 steps", "outer:h=8")
+ROWS = (
+    *(Row(METHODS[BASELINE], codec) for codec in ("none", "int8", "int4", "sign", "topk:share=10%,values=int8")),
+    *(Row(METHODS["sgp"], codec) for codec in ("none", "int8", "int4")),
+    Row(METHODS["sgp"], "int8", 0.25),
+    *(Row(METHODS["adpsgd"], codec) for codec in ("none", "topk-pair:share=10%", "topk-pair:share=1%")),
+    *(Row(_CHOCO, codec) for codec in ("none", "int4", "sign")),
+    *(Row(_SLOWMO, codec) for codec in ("none", "sign")),
+    *(Row(_OUTER, codec) for codec in ("none", "int4", "int2")),
+    *(Row(_RARE, codec) for codec in ("none", "int2")),
 )
 
 
-def case(one: Case, by: Algorithm, seed: int, budget: Budget) -> Run:
-    """Return one run."""
-    base = by.run(PEERS, RATES[0], seed, budget.samples)
-    if one.corrects:
-        base = base.but(algorithm=f"{base.algorithm}:correction={_MOMENTUM}", momentum=0.0)
-    return base.but(compress=one.compress, share=one.share, shards=SHARDS if one.share < 1 else 1)
-
-
-def runs(budget: Budget) -> list[Run]:
-    """Return all runs."""
-    return [case(one, by, seed, budget) for of in TABLES for seed in range(budget.seeds) for one, by in of.cells()]
-
-
-def _found(report: Report, of: Table) -> dict[tuple[str, str], list[Outcome]]:
-    return {
-        (one.name, by.name): report.of(case(one, by, seed, report.budget) for seed in report.seeds)
-        for one, by in of.cells()
-    }
+def cells(budget: Budget) -> list[Cell]:
+    """Return all cells."""
+    return [row.cell(budget) for row in ROWS]
 
 
 def render(report: Report) -> str:
-    """Return the tables of codecs, and the figure of accuracy against bytes."""
-    steps = report.budget.samples / 16
-
-    def sent(one: Outcome) -> float:
-        return one.bytes / steps / 1e3
-
-    def kilobytes(outcomes: Sequence[Outcome]) -> str:
-        return f"{mean(outcomes, sent):.1f}" if outcomes else "-"
-
-    parts, points = [], []
-    for of in TABLES:
-        found, names = _found(report, of), [by.name for by in of.algorithms]
-        rows = []
-        for one in of.cases:
-            each = [found.get((one.name, name), []) for name in names]
-            rows.append([one.name, *(cell for at in each for cell in (accuracy(at), kilobytes(at)))])
-            points += [(name, one.name, at) for name, at in zip(names, each, strict=True) if at]
-        caption = report.caption(
-            f"{of.title}: accuracy in %, and kB on the wire per peer and step, all overheads included, {PEERS} peers; "
-            "the model has 102 kB."
+    """Return the table, and the figure of accuracy against bytes."""
+    budget = report.budget
+    whole = report.of(ROWS[0].cell(budget))
+    rows, points = [], []
+    for row in ROWS:
+        cell = row.cell(budget)
+        found = report.of(cell)
+        fewer = "-"
+        if found and whole:
+            less = mean(whole, lambda one: one.bytes) / mean(found, lambda one: one.bytes)
+            fewer = f"{less:.1f}"
+            points.append((row, less, mean(found, percent)))
+        gap = difference(found, whole)
+        rows.append(
+            [row.method.name, row.codec, report.rate(cell), accuracy(found), gap, report.kilobytes(cell), fewer]
         )
-        head = ["codec", *(text for name in names for text in (name, "kB"))]
-        parts.append(f"{caption}\n\n{table(head, rows)}")
-    text = "\n\n".join(parts)
+    caption = report.caption(
+        f"Accuracy in %, its difference to {BASELINE}'s without a codec and with the same seed, kB on the wire "
+        f"per peer and step, and how many times fewer than {BASELINE}'s. {PEERS} peers; the model has "
+        "102 kB. Each method has the best rate that it has without a codec."
+    )
+    head = ["method", "codec", "rate", "accuracy", f"to {BASELINE}", "kB", "times fewer"]
+    text = f"{caption}\n\n{table(head, rows)}"
     if report.figures is None:
         return text
     with figure(report.figures / "compression.svg") as axes:
-        for name in dict.fromkeys(name for name, _, _ in points):
-            marks = [
-                (mean(at, sent), mean(at, lambda one: one.accuracy), codec)
-                for by, codec, at in points
-                if by == name and not any(one.diverged for one in at)
-            ]
+        for name in dict.fromkeys(row.method.name for row, _, _ in points):
+            marks = [(less, at, row.codec) for row, less, at in points if row.method.name == name]
             axes.scatter([x for x, _, _ in marks], [y for _, y, _ in marks], s=18, label=name)
             for x, y, label in marks:
                 axes.annotate(
                     label.replace("values=", ""), (x, y), fontsize=5, textcoords="offset points", xytext=(3, 3)
                 )
-        axes.set(xscale="log", xlabel="kB per peer and step", ylabel="accuracy, %")
-        axes.legend()
-    shown = report.picture("compression", "Accuracy against bytes", "their noise is in the tables")
+        axes.set(xscale="log", xlabel=f"times fewer bytes than {BASELINE}", ylabel="accuracy, %")
+        axes.legend(fontsize=6)
+    shown = report.picture("compression", "Accuracy against bytes", "their noise is in the table")
     return f"{text}\n\n{shown}"
 
 
-SECTION = Section("compression", runs, render)
+SECTION = Section("compression", cells, render)

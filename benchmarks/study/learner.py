@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,6 @@ __all__ = ["OPTIMIZERS", "SCHEDULES", "Learner"]
 
 #: Of the warm-up, in shares of a run.
 _WARM_UP = 0.05
-#: What a rate falls to, in shares of it.
-_LOWEST = 0.1
 
 
 def _sgd(model: nn.Module, run: Run) -> torch.optim.Optimizer:
@@ -59,19 +58,20 @@ OPTIMIZERS: dict[str, Callable[[nn.Module, Run], torch.optim.Optimizer]] = {
 }
 
 
-def _cosine(progress: float) -> float:
-    """Return the factor of a warm-up and then half a cosine down to a tenth."""
+def _cosine(lowest: float, progress: float) -> float:
+    """Return the factor of a warm-up and then half a cosine down to the lowest."""
     if progress < _WARM_UP:
         return progress / _WARM_UP
     past = min(1.0, (progress - _WARM_UP) / (1 - _WARM_UP))
-    return _LOWEST + (1 - _LOWEST) * (1 + math.cos(math.pi * past)) / 2
+    return lowest + (1 - lowest) * (1 + math.cos(math.pi * past)) / 2
 
 
 #: Factors of the rate, by the share of the run's samples that the swarm will have seen after the step.
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda _: 1.0,
     "warm-up": lambda progress: min(1.0, progress / _WARM_UP),
-    "cosine": _cosine,
+    "cosine": partial(_cosine, 0.1),
+    "cosine to 0": partial(_cosine, 0.0),
 }
 
 

@@ -1,4 +1,4 @@
-"""What the sections of the study have in common: how much is run, the algorithms, and the networks."""
+"""What the sections of the study have in common: how much is run, the methods, and the networks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ from dataclasses import dataclass
 
 from benchmarks.study.run import Run
 
-__all__ = ["ALGORITHMS", "BASELINE", "FAST", "RATES", "SLOW", "Algorithm", "Budget", "Network"]
+__all__ = ["BASELINE", "FAST", "METHODS", "PEERS", "SCHEDULE", "SLOW", "Budget", "Method", "Network", "Trials"]
 
-#: The algorithm that others are compared with.
+#: The method that others are compared with.
 BASELINE = "allreduce"
-#: Learning rates, for a batch of 16.
-RATES = (0.02, 0.06)
+#: How many peers there are where nothing else is said.
+PEERS = 16
+#: Every run ends where its rate has fallen to nothing.
+SCHEDULE = "cosine to 0"
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What a rate is chosen by: the same for every method."""
+
+    rates: tuple[float, ...]
+    #: None of those that are reported.
+    seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -19,18 +30,33 @@ class Budget:
     """How much is run."""
 
     samples: int
-    seeds: int
+    #: How many are reported.
+    count: int
+    #: By optimizer.
+    trials: dict[str, Trials]
+    #: Numbers of peers, where methods are compared by them.
+    sizes: tuple[int, ...] = (8, PEERS, 32)
     #: Fewer rows as well.
     quick: bool = False
 
     @property
+    def seeds(self) -> range:
+        """The seeds that are reported. Nothing was chosen by them."""
+        return range(200, 200 + self.count)
+
+    @property
     def said(self) -> str:
         """The arguments that ask for it."""
-        return "--quick" if self.quick else f"--samples {self.samples} --seeds {self.seeds}"
+        if self.quick:
+            return "--quick"
+        peers = "" if self.sizes == Budget.sizes else f" --peers {' '.join(map(str, self.sizes))}"
+        return f"--samples {self.samples} --seeds {self.count}{peers}"
 
 
-FULL = Budget(48_000, 3)
-QUICK = Budget(16_000, 1, quick=True)
+#: Seeds that rates are chosen by begin at 300. The best rate of one seed may be one at which a transformer fails.
+FULL = Budget(96_000, 3, {"sgd": Trials((0.025, 0.06, 0.15), (300,)), "adamw": Trials((0.003, 0.006), (300, 301))})
+#: One rate is not chosen.
+QUICK = Budget(12_800, 1, {"sgd": Trials((0.06,), (300,)), "adamw": Trials((0.006,), (300,))}, (PEERS,), quick=True)
 
 
 @dataclass(frozen=True)
@@ -49,46 +75,51 @@ SLOW = Network("slow", 5.0, (0.02, 0.02))
 
 
 @dataclass(frozen=True)
-class Algorithm:
+class Method:
     """An algorithm as it is run here, with a topology that suits it."""
 
     name: str
     spec: str
-    topology: str
-    #: Whether a peer waits for others.
-    waits: bool
+    topology: str = "one-peer-exponential"
+    compress: str = "none"
     #: Whether the rates are divided by the number of peers, since every peer's moves count in full.
     divides: bool = False
+    #: The method whose best rate it takes: itself without a codec. Empty: it has trials of its own.
+    like: str = ""
 
-    def run(self, peers: int, rate: float, seed: int, samples: int, network: Network = FAST) -> Run:
-        """Return a run of it."""
+    def run(self, peers: int, budget: Budget, network: Network = FAST) -> Run:
+        """Return a run of it without a seed. Its rate is what rates that are tried are multiplied by."""
         return Run(
             self.spec,
             self.topology,
             peers,
-            rate / peers if self.divides else rate,
-            seed,
-            samples,
+            1 / peers if self.divides else 1.0,
+            seed=-1,
+            samples=budget.samples,
+            batch=32,
+            schedule=SCHEDULE,
             megabits=network.megabits,
             delay=network.delay,
+            compress=self.compress,
         )
 
 
-#: In the order of the tables. Runs are short, so ssd warms up for 20 steps in the place of 100.
-ALGORITHMS = {
+#: In the order of the tables. By itself allreduce would choose for a vector of 100 kB on a local network; this one
+#: stands for a large one. Runs are short, so ssd warms up for 20 steps in the place of 100.
+METHODS = {
     one.name: one
     for one in (
-        Algorithm("allreduce", "allreduce", "one-peer-exponential", waits=True),
-        Algorithm("parameter-server", "parameter-server", "one-peer-exponential", waits=False, divides=True),
-        Algorithm("easgd", "easgd", "random-matching", waits=False),
-        Algorithm("gossip-pull", "gossip-pull", "epidemic", waits=False),
-        Algorithm("gossip-push", "gossip-push", "epidemic", waits=False),
-        Algorithm("adpsgd", "adpsgd", "random-matching", waits=False),
-        Algorithm("dpsgd", "dpsgd", "base", waits=True),
-        Algorithm("sgp", "sgp", "one-peer-exponential", waits=True),
-        Algorithm("osgp", "osgp", "one-peer-exponential", waits=True),
-        Algorithm("ssd", "ssd:k=4,warmup=20", "one-peer-exponential", waits=True),
-        Algorithm("slowmo", "slowmo:h=8", "one-peer-exponential", waits=True),
-        Algorithm("noloco", "noloco:h=8", "random-matching", waits=True),
+        Method("allreduce", "allreduce:plan=halving"),
+        Method("parameter-server", "parameter-server", divides=True),
+        Method("gossip-push", "gossip-push", "epidemic"),
+        Method("adpsgd", "adpsgd", "random-matching"),
+        Method("sgp", "sgp"),
+        Method("osgp", "osgp"),
+        Method("osgp, int8", "osgp", compress="int8", like="osgp"),
+        Method("sgp, two rounds, mixed, int8", "sgp:rounds=2,momentum=mixed", compress="int8"),
+        Method("ssd", "ssd:k=4,warmup=20"),
+        Method("slowmo", "slowmo:h=8"),
+        Method("noloco", "noloco:h=8", "random-matching"),
+        Method("outer, int2", "outer:h=8", compress="int2"),
     )
 }

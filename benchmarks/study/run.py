@@ -34,7 +34,8 @@ class Run:
     #: The largest norm of a gradient, which is shortened to it: that of all peers where they average gradients, else
     #: each peer's own; 0: any.
     clip: float = 0.0
-    #: How the rate changes: constant, warm-up and then constant, or warm-up and cosine; see `benchmarks.study.learner`.
+    #: How the rate changes: constant, warm-up and then constant, or warm-up and a cosine to a tenth or to 0; see
+    #: `benchmarks.study.learner`.
     schedule: str = "constant"
     #: The parameter of the Dirichlet distribution that classes are dealt out by; 0: evenly.
     dirichlet: float = 0.0

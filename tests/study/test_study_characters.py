@@ -118,8 +118,9 @@ def test_equal_seeds_give_equal_bits_and_all_methods_the_same_samples() -> None:
         assert torch.equal(mine, theirs)
 
 
-def test_a_schedule_warms_up_and_falls_to_a_tenth() -> None:
-    cosine = SCHEDULES["cosine"]
+def test_a_schedule_warms_up_and_falls_to_a_tenth_or_to_nothing() -> None:
+    cosine, whole = SCHEDULES["cosine"], SCHEDULES["cosine to 0"]
+    assert [whole(share) for share in (0.01, 0.05, 0.525, 1.0, 1.2)] == pytest.approx([0.2, 1.0, 0.5, 0.0, 0.0])
     assert [cosine(share) for share in (0.01, 0.05, 0.525, 1.0, 1.2)] == pytest.approx([0.2, 1.0, 0.55, 0.1, 0.1])
     assert SCHEDULES["constant"](0.3) == 1.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +17,16 @@ from benchmarks.study.cache import Cache
 from benchmarks.study.cards import Cards
 from benchmarks.study.document import Missing, insert
 from benchmarks.study.graphs import forecast
-from benchmarks.study.learner import OPTIMIZERS
-from benchmarks.study.plan import QUICK, Budget
+from benchmarks.study.learner import OPTIMIZERS, SCHEDULES
+from benchmarks.study.plan import FULL, METHODS, QUICK, Budget, Trials
+from benchmarks.study.rates import Rates, trials
 from benchmarks.study.rules import FactorMoves
 from benchmarks.study.run import Outcome, Run
-from benchmarks.study.samples import best
-from benchmarks.study.scale import until
 from benchmarks.study.section import Report
+from benchmarks.study.swarm import TrainingSwarm
 from benchmarks.study.tables import accuracy, difference, statistic
 from benchmarks.study.tasks import TASKS, batches, clouds, deal
+from benchmarks.study.timing import until
 from gossip.faults.weather import Weather
 
 # Rules
@@ -145,14 +147,70 @@ def test_a_table_says_how_many_never_got_there() -> None:
         assert statistic(outcomes, lambda one: until(one, 70.0) if one.accuracy > 80 else float("inf")) == text
 
 
+# Rates
+
+SMALL = replace(FULL, samples=4800, count=2)
+
+
+def templates(budget: Budget) -> list[Run]:
+    return [one for section in command.SECTIONS.values() for one in section.templates(budget)]
+
+
 def test_the_best_rate_is_that_of_the_mean_and_none_that_diverges() -> None:
+    budget = replace(SMALL, trials={"sgd": Trials((0.1, 0.3, 0.9), (300, 301))})
+    template = METHODS["parameter-server"].run(4, budget)
+    percents = {0.1: (80.0, 84.0), 0.3: (83.0, 82.0), 0.9: (99.0, 99.0)}
     found = {
-        0.1: [outcome(80.0), outcome(84.0)],
-        0.3: [outcome(83.0), outcome(82.0)],
-        0.9: [outcome(99.0), outcome(99.0, diverged=True)],
-        2.7: [],
+        run: outcome(percents[4 * run.rate][run.seed - 300], diverged=4 * run.rate == 0.9 and run.seed == 301)
+        for run in trials(template, budget)
     }
-    assert best(found) == (0.3, found[0.3])
+    rates = Rates(budget, found)
+    assert rates.best(template) == 0.3
+    assert [(run.rate, run.seed) for run in rates.runs(template)] == [(0.3 / 4, seed) for seed in budget.seeds]
+    lacking = dict(list(found.items())[1:])
+    assert Rates(budget, lacking).best(template) is None
+
+
+def test_the_rate_of_a_text_is_chosen_by_its_loss() -> None:
+    template = METHODS["sgp"].run(4, SMALL).but(optimizer="adamw")
+    found = {run: outcome(validation_loss=run.rate, accuracy=1e3 * run.rate) for run in trials(template, SMALL)}
+    assert Rates(SMALL, found).best(template) == min(SMALL.trials["adamw"].rates)
+
+
+def test_a_rate_that_is_carried_over_is_the_other_methods() -> None:
+    mine, other = METHODS["sgp"].run(4, SMALL), METHODS["allreduce"].run(4, SMALL)
+    low, *_, high = SMALL.trials["sgd"].rates
+    found = {run: outcome(80.0 + run.rate) for run in trials(other, SMALL)}
+    found |= {run: outcome(80.0 - run.rate) for run in trials(mine, SMALL)}
+    rates = Rates(SMALL, found)
+    assert {run.rate for run in rates.runs(mine)} == {low}
+    assert {(run.algorithm, run.rate) for run in rates.runs(mine, other)} == {("sgp", high)}
+
+
+def test_nothing_is_chosen_by_a_seed_that_is_reported() -> None:
+    for budget in (FULL, QUICK, replace(FULL, count=100)):
+        assert not {seed for of in budget.trials.values() for seed in of.seeds} & set(budget.seeds)
+    tried = {run.seed for one in templates(FULL) for run in trials(one, FULL)}
+    assert tried == {seed for of in FULL.trials.values() for seed in of.seeds}
+
+
+def test_every_method_goes_with_its_codec() -> None:
+    cells = [cell.template for section in command.SECTIONS.values() for cell in section.cells(FULL)]
+    small = {
+        one.but(task="clouds", seed=0, peers=4, rate=0.1, samples=64, dirichlet=0.0, kills="", restarts="")
+        for one in cells
+    }
+    for run in {replace(one, straggler="", loss=0.0, megabits=0.0, delay=(0.0, 0.0), rule="capped") for one in small}:
+        assert TrainingSwarm(run).task.chance == 15.0, run
+
+
+def test_every_method_has_as_many_trials_and_ends_where_its_rate_is_low() -> None:
+    for one in templates(FULL):
+        of = FULL.trials[one.optimizer]
+        assert len(trials(one, FULL)) == len(of.rates) * len(of.seeds)
+    for section in command.SECTIONS.values():
+        for cell in section.cells(FULL):
+            assert SCHEDULES[cell.template.schedule](1.0) <= 0.1
 
 
 def test_methods_are_compared_seed_by_seed() -> None:
@@ -163,12 +221,18 @@ def test_methods_are_compared_seed_by_seed() -> None:
     assert difference([outcome(82.0)], baseline) == "-"
 
 
+def report(name: str, budget: Budget, run_all: bool, figures: Path | None, **measured: float) -> Report:
+    """Return the report of a section of which everything was run, or nothing."""
+    section = command.SECTIONS[name]
+    tried = [run for one in section.templates(budget) for run in trials(one, budget)]
+    rates = Rates(budget, {run: outcome(**measured) for run in tried} if run_all else {})
+    return Report(name, rates, {run: outcome(**measured) for run in section.runs(rates)} if run_all else {}, figures)
+
+
 def test_a_figure_names_its_command_and_its_noise(tmp_path: Path) -> None:
-    section = command.SECTIONS["topologies"]
-    for seeds, noise in ((2, "means of 2 seeds; bars: standard deviations."), (1, "1 seed.")):
-        budget = Budget(4800, seeds)
-        results = {run: outcome(disagreement=0.01 + 0.001 * run.seed) for run in section.runs(budget)}
-        text = section.render(Report("topologies", budget, results, tmp_path))
+    for count, noise in ((2, "means of 2 seeds; bars: standard deviations."), (1, "1 seed.")):
+        budget = replace(SMALL, count=count)
+        text = command.SECTIONS["topologies"].render(report("topologies", budget, True, tmp_path, disagreement=0.01))
         assert text.endswith(f"`python -m benchmarks.study topologies {budget.said}`: {noise}")
 
 
@@ -181,18 +245,18 @@ def test_the_time_to_an_accuracy_is_read_off_the_curve() -> None:
 
 def test_what_averages_exactly_leaves_the_noise_of_the_moves_since() -> None:
     lengths = np.array([1.9, *(0.9 ** (k + 1) for k in range(1, 40))])
-    assert forecast("complete", 8, 40) == pytest.approx(np.sqrt((lengths**2).sum() * 7 / 8))
+    assert forecast("complete", 8, 40) == pytest.approx(0.1 * np.sqrt((lengths**2).sum() * 7 / 8))
     assert forecast("ring", 16, 200) > 2 * forecast("one-peer-exponential", 16, 200)
 
 
 @pytest.mark.parametrize("name", command.SECTIONS)
 def test_every_section_renders_what_was_run_and_what_was_not(name: str, tmp_path: Path) -> None:
-    section = command.SECTIONS[name]
-    for budget, results in ((Budget(4800, 2), {run: outcome() for run in section.runs(Budget(4800, 2))}), (QUICK, {})):
-        text = section.render(Report(name, budget, results, tmp_path if results else None))
+    for budget, run_all in ((SMALL, True), (QUICK, False)):
+        found = report(name, budget, run_all, tmp_path if run_all else None)
+        text = command.SECTIONS[name].render(found)
         assert f"`python -m benchmarks.study {name} {budget.said}`" in text
         assert "nan" not in text
-        assert ("82.00" in text) == bool(results)
+        assert ("82.00" in text or "0.500 ± 0.000" in text) == run_all
     assert all(picture.read_text().startswith("<?xml") for picture in tmp_path.iterdir())
 
 
@@ -214,6 +278,7 @@ def test_the_document_keeps_what_is_written_by_hand(tmp_path: Path) -> None:
         (["sclae"], "there is no section sclae"),
         (["--quick", "--seeds", "2"], "--quick has its own"),
         (["--jobs", "0"], "at least 1"),
+        (["--peers", "1"], "at least 2"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
