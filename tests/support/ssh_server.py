@@ -7,6 +7,7 @@ would leave a server on port 22 of the developer's machine.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shlex
 import shutil
@@ -192,6 +193,10 @@ def free_port(address: str) -> int:
         return port
 
 
+#: The number of the next network of this process.
+_NETWORKS = itertools.count(1)
+
+
 class Network:
     """Machines on one switch: network namespaces, whose cables end at a bridge in one more of them."""
 
@@ -199,8 +204,10 @@ class Network:
         if not ROOT or shutil.which("ip") is None or shutil.which("nsenter") is None:
             pytest.skip("network namespaces need root, ip (iproute2) and nsenter (util-linux)")
         self._made: list[str] = []
-        self.machines = [f"gossip-{os.getpid()}-{number}" for number in range(count)]
-        switch = f"gossip-{os.getpid()}-switch"
+        # One process may have several networks at a time: that of a fixture, and that of a test.
+        name = f"gossip-{os.getpid()}-{next(_NETWORKS)}"
+        self.machines = [f"{name}-{number}" for number in range(count)]
+        switch = f"{name}-switch"
         try:
             self._add(switch)
             run("ip", "-n", switch, "link", "add", "bridge", "type", "bridge")
