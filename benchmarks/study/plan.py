@@ -54,7 +54,7 @@ class Budget:
 
 
 #: Seeds that rates are chosen by begin at 300. The best rate of one seed may be one at which a transformer fails.
-FULL = Budget(96_000, 3, {"sgd": Trials((0.025, 0.06, 0.15), (300,)), "adamw": Trials((0.003, 0.006), (300, 301))})
+FULL = Budget(96_000, 3, {"sgd": Trials((0.025, 0.06, 0.15), (300, 301)), "adamw": Trials((0.003, 0.006), (300, 301))})
 #: One rate is not chosen.
 QUICK = Budget(12_800, 1, {"sgd": Trials((0.06,), (300,)), "adamw": Trials((0.006,), (300,))}, (PEERS,), quick=True)
 
