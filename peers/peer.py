@@ -17,6 +17,7 @@ from peers.checkpoints.saving import Stateful
 from peers.closing import Closing
 from peers.crew.crew import Crew
 from peers.data.data_watch import DataComparison
+from peers.data.dataset_checks import size_of_batches
 from peers.data.loop_makers import LoopMaker, for_batches, for_shards
 from peers.data.loops import DataLoops
 from peers.data.once_through import OnceThrough
@@ -249,7 +250,7 @@ class Peer:
     def batches(
         self,
         dataset: Any,
-        batch_size: int,
+        batch_size: int | None = None,
         epochs: int | None = None,
         *,
         samples: int | None = None,
@@ -267,7 +268,7 @@ class Peer:
         Args:
             dataset: anything with a length and an index, the same for all peers; or a stream: any iterable that is the
                 same for all peers, such as an IterableDataset, or a function ``(part, parts)`` that opens a part of it.
-            batch_size: samples in a batch.
+            batch_size: samples in a batch; always needed.
             epochs: how often the swarm goes through a data set.
             samples: of a stream: how many samples the swarm goes through.
             steps: of a stream, in place of ``samples``: how many batches the swarm goes through.
@@ -280,7 +281,7 @@ class Peer:
         """
         self._attached()
         maker = for_batches(
-            *(dataset, batch_size, epochs, samples, steps, self.crew),
+            *(dataset, size_of_batches(dataset, batch_size), epochs, samples, steps, self.crew),
             sharded=sharded,
             drop_last=drop_last,
             split=split,

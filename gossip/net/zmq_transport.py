@@ -147,7 +147,7 @@ class ZmqTransport:
         if keys is None and not insecure and not bind.is_loopback:
             raise SettingsError(
                 f"{bind} can be reached from other machines, and there are no keys: make some with "
-                "'gossip keygen DIR', or say insecure by name"
+                "'gossip keygen DIR', or a secret_file for all: 'gossip keygen --shared FILE', or say insecure by name"
             )
         self._keys = keys
         self._speaks_as = speaks_as or keys

@@ -66,6 +66,17 @@ def check_indexed(dataset: Any) -> None:
         )
 
 
+def size_of_batches(dataset: Any, batch_size: int | None) -> int:
+    """Return the batch size that was given, or raise a `SettingsError` that says which call is right."""
+    if batch_size is None:
+        if isinstance(dataset, DataLoader):
+            check_indexed(dataset)
+        raise SettingsError(
+            f"batch_size={batch_size}: say how many samples a batch has, as in peer.batches(dataset, 32, epochs=3)"
+        )
+    return batch_size
+
+
 def counted(dataset: Any, batch_size: int, epochs: int, drop_last: bool, options: Mapping[str, Any]) -> tuple[int, int]:
     """Return the numbers of samples and batches, or raise a `SettingsError` if the data set cannot be shared out."""
     check_indexed(dataset)
@@ -165,7 +176,9 @@ def _answer_to_loader(loader: DataLoader[Any]) -> str:
         for option in ("collate_fn", "worker_init_fn", "multiprocessing_context")
         if getattr(loader, option) not in (getattr(usual, option), default_convert)
     ]
-    told = f"peer.batches({', '.join(call)}), or peer.sampler(loader.dataset) for a loader of your own"
+    told = f"peer.batches({', '.join(call)})"
+    if not stream:
+        told += ", or peer.sampler(loader.dataset) for a loader of your own"
     if not stream and type(loader.sampler) not in (RandomSampler, SequentialSampler):
         told += f". Its {type(loader.sampler).__name__} is not used: the swarm decides on the order"
     return told

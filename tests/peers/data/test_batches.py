@@ -13,6 +13,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 
 from gossip.errors import SettingsError
 from peers.data.batches import Batches, to_device
+from peers.data.dataset_checks import size_of_batches
 from peers.data.progress import CHUNK_LIMIT, ProgressError
 
 Pair = namedtuple("Pair", "x y")
@@ -341,6 +342,20 @@ def test_what_cannot_be_shared_out_is_refused_with_advice(data: Any, options: di
 def test_a_loader_is_answered_with_the_call_that_takes_its_place(loader: DataLoader[int], says: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(says)):
         Batches(loader, 1, 1)
+
+
+def test_a_loader_without_a_batch_size_is_answered_with_that_call_too() -> None:
+    with pytest.raises(SettingsError, match=re.escape("peer.batches(loader.dataset, 8, epochs), or peer.sampler")):
+        size_of_batches(DataLoader([1, 2], batch_size=8), None)
+    with pytest.raises(SettingsError, match=r"batch_size=None: say how many.* peer\.batches\(dataset, 32, epochs=3\)"):
+        size_of_batches([1, 2], None)
+    assert size_of_batches([1, 2], 4) == 4
+
+
+def test_a_loader_of_a_stream_is_not_sent_to_the_sampler() -> None:
+    with pytest.raises(SettingsError) as refused:
+        Batches(DataLoader(Stream(), 8), 1, 1)
+    assert "peer.sampler" not in str(refused.value)
 
 
 def test_numbered_samples_may_be_in_a_dict() -> None:
