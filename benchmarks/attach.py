@@ -13,14 +13,11 @@ Memory is the most that a process held, torch included. ``--quick`` is 128 MiB. 
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks.bars import command, finish, table
+from benchmarks.written_down import written_down
 
 __all__ = ["main"]
 
@@ -52,20 +49,8 @@ def main(*, quick: bool = False, as_json: bool = False) -> bool:
 
 def _attach(mib: int, kind: str) -> list[dict[str, Any]]:
     """Return what each peer wrote down."""
-    with tempfile.TemporaryDirectory() as directory:
-        launch = [sys.executable, "-m", "launch.cli", "launch", "-n", str(N), "--quiet", "--start-timeout", "300s"]
-        done = subprocess.run(
-            [*launch, "--run-dir", f"{directory}/run", str(_SCRIPT), directory, str(mib), kind],
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
-        results = [Path(directory) / f"{rank}.json" for rank in range(N)]
-        if done.returncode != 0 or not all(path.exists() for path in results):
-            logs = [log.read_text()[-600:] for log in sorted(Path(directory).glob("run/rank-*/log.txt"))]
-            raise SystemExit("\n".join(["attach: the launch failed", done.stdout, done.stderr, *logs]))
-        return [json.loads(path.read_text()) for path in results]
+    options = ("--start-timeout", "300s")
+    return written_down("attach", N, _SCRIPT, str(mib), kind, options=options, patience=_PATIENCE)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ N, RATE, BATCH, MOMENTUM = 4, 0.05, 10, 0.9
 
 
 def small(algorithm: str, topology: str = "one-peer-exponential", rounds: int = 30, **options: object) -> Run:
-    """Return a run of so many steps of each of four peers."""
+    """Return a run in which each of four peers makes a number of steps."""
     run = Run(algorithm, topology, N, RATE, 0, rounds * N * BATCH, task="clouds", batch=BATCH, jitter=0.0)
     return run.but(**options)
 
